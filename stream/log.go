@@ -1,0 +1,196 @@
+package stream
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"tidemark/storage/row"
+)
+
+// Log keeps the events of all streams. It is safe for concurrent use.
+type Log interface {
+	// ID is the log's identity, part of every position.
+	ID() LogID
+
+	// Declare creates a stream in the log or gives it new settings (more partitions, other
+	// timers). It returns once that is durable. Fewer partitions than before is an error.
+	Declare(ctx context.Context, id ID, s Settings) error
+	// Drop removes a stream with all that belongs to it: events, ids, dead letters, groups.
+	Drop(ctx context.Context, id ID) error
+
+	// Append commits the requests' events and dead letters in one atomic commit, duplicates left
+	// out, and returns one Appended a request, in order, after the fsync. The log owns the
+	// requests' memory until then. A full queue is a *problem.Problem with status 429, a disk
+	// that is nearly full one with 503.
+	Append(ctx context.Context, reqs []*Events) ([]Appended, error)
+	// Advance says that nothing older than to will come on the stream. A smaller value than
+	// before changes nothing.
+	Advance(ctx context.Context, id ID, to Micros) (Sequence, error)
+
+	// End is the last durable sequence; 0 when the log is empty.
+	End() Sequence
+	// Read returns a reader of the entries of some streams with sequences after `after`, in
+	// order. It ends at what is durable now and can be asked again later.
+	Read(ids []ID, after Sequence) Reader
+	// Slice returns the batch that holds offset and those behind it in one partition, for readers
+	// by offset, until they hold max events. An offset under the first is ErrOffsetGone with the
+	// first offset; one at or past the end gives none.
+	Slice(id ID, p Partition, from Offset, max int) ([]*Batch, error)
+	// OffsetAt is the first offset of a partition whose append time is at or after at.
+	OffsetAt(id ID, p Partition, at Micros) (Offset, error)
+	// Watch returns a channel that receives (without blocking the log; a full channel is skipped)
+	// after each commit that touched one of the streams, and a function that ends that. No ids
+	// means all streams.
+	Watch(ids ...ID) (<-chan struct{}, func())
+
+	// Stats says where a stream stands.
+	Stats(id ID) (Stats, error)
+	// WantClock asks for clock records on a stream while a window that is not final holds rows,
+	// and takes the wish back. Wishes are counted by owner.
+	WantClock(id ID, owner string, want bool)
+
+	// DeadLetters lists a stream's dead letters from after a number on, oldest first.
+	DeadLetters(id ID, after uint64, limit int) ([]DeadLetter, error)
+	// DropDeadLetter removes one; unknown numbers are no error.
+	DropDeadLetter(ctx context.Context, id ID, number uint64) error
+	// Remembered returns the answer kept under an idempotency key, or ok false.
+	Remembered(key IdempotencyKey) (answer Answer, ok bool, err error)
+}
+
+// Reader gives out entries in the order of their sequences. It belongs to one goroutine.
+type Reader interface {
+	// Next returns the next durable entry, or ok false when there is none now.
+	Next() (e Entry, ok bool, err error)
+	// Close releases the reader.
+	Close() error
+}
+
+// Settings are what the log needs to know of a stream.
+type Settings struct {
+	Name        string // for errors
+	Partitions  int
+	MaxSkew     time.Duration
+	IdleTimeout time.Duration // 0: never idle
+	// IdleAdvance lets the stream's watermark follow the clock while all partitions are idle.
+	IdleAdvance bool
+	// DedupeWindow is how long ids are remembered; 0: not at all.
+	DedupeWindow time.Duration
+	Retention    Retention
+	// CompactBy keeps the last event per key only. False: keep all.
+	Compact bool
+}
+
+// Retention bounds what a stream keeps. Zero fields are no bound.
+type Retention struct {
+	Age   time.Duration // by append time
+	Bytes int64
+}
+
+// Events is what one request wants to append to one stream, decoded and valid. All slices but
+// the dead letters have one element an event, in the order of the request.
+type Events struct {
+	Stream ID
+	// Columns by column number; nil where no event has a value.
+	Columns []*row.Vector
+	Times   []Micros
+	Keys    *row.Vector
+	// Partitions says where each event goes.
+	Partitions []Partition
+	// IDs are the hashes of the ids; the zero EventID means that the event has none. Nil: none has.
+	IDs     []EventID
+	RawData []byte
+	RawEnds []uint32
+	// DeadLetters are kept in the same commit. Number and FirstSeen are filled in by the log.
+	DeadLetters []DeadLetter
+	// Idempotency, when not nil, keeps the answer under its key in the same commit.
+	Idempotency *Idempotency
+	// NoSync lets Append return before the fsync.
+	NoSync bool
+}
+
+// Len is the number of events.
+func (e *Events) Len() int { return len(e.Times) }
+
+// Appended says what became of a request.
+type Appended struct {
+	// Ranges are the offsets of the events that were appended, by ascending partition; within one
+	// partition events keep the order of the request.
+	Ranges []Range
+	// Duplicates are the events that were not appended, in the order of the request.
+	Duplicates []Duplicate
+	// DeadLetters are the numbers of the request's dead letters.
+	DeadLetters []uint64
+	// Sequence is the last sequence of the commit: a view that has read up to it has these events.
+	Sequence Sequence
+}
+
+// Range is a run of offsets, both ends in.
+type Range struct {
+	Partition Partition `json:"partition"`
+	First     Offset    `json:"first_offset"`
+	Last      Offset    `json:"last_offset"`
+}
+
+// Duplicate is an event whose id is known: Index is its place in the request.
+type Duplicate struct {
+	Index int
+	Of    Place
+}
+
+// Idempotency is a request's idempotency key.
+type Idempotency struct {
+	Key IdempotencyKey
+	// BodySum is the SHA-256 of the body.
+	BodySum [32]byte
+	// Answer makes the bytes to keep from what became of all requests of the commit that came in
+	// the same call of Append. It is called once, inside the commit: it must be quick.
+	Answer func([]Appended) []byte
+}
+
+// IdempotencyKey is the SHA-256 of scope and key.
+type IdempotencyKey [32]byte
+
+// Answer is a kept answer.
+type Answer struct {
+	BodySum [32]byte
+	Body    []byte
+}
+
+// DeadLetter is an input that could not be used, kept with its reason.
+type DeadLetter struct {
+	Number    uint64
+	Origin    string // "ingest" or "group"
+	Group     string // of origin "group"
+	Place     *Place // of origin "group": where the event lies
+	Code      string
+	Reason    string
+	Raw       []byte
+	FirstSeen Micros
+	Attempts  int
+}
+
+// Stats says where a stream stands. Counts are kept across restarts.
+type Stats struct {
+	Accepted, Duplicates, DeadLetters int64
+	Partitions                        []PartitionStats
+	LastAppend                        Micros // append time of the last event; 0: none yet
+}
+
+// PartitionStats says where a partition stands.
+type PartitionStats struct {
+	First, Next Offset
+	Bytes       int64
+	// MaxCounted is the largest counted time; HasCounted false when there was no event yet.
+	MaxCounted Micros
+	HasCounted bool
+	Idle       bool
+	LastAppend Micros
+}
+
+// OffsetGone is the error of a read below a partition's first offset.
+type OffsetGone struct{ First Offset }
+
+func (e *OffsetGone) Error() string {
+	return "the log no longer holds this offset; the first one it has is " + strconv.FormatInt(int64(e.First), 10)
+}

@@ -1,0 +1,180 @@
+package stream
+
+import (
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"strconv"
+
+	"tidemark/storage/row"
+)
+
+// ID is the internal number of a stream. It is never used again, so that a stream that is made
+// anew under an old name remembers nothing.
+type ID uint64
+
+// Partition is the number of a partition of a stream, from 0.
+type Partition int32
+
+// Offset is an event's place in its partition, from 0.
+type Offset int64
+
+// Sequence is the place of a batch or control record in the whole log, from 1.
+type Sequence int64
+
+// Micros is an instant in microseconds since 1970, UTC, or a span of microseconds.
+type Micros = int64
+
+// EventID is a 128-bit hash of an event's id.
+type EventID [16]byte
+
+// Place is where an event lies.
+type Place struct {
+	Partition Partition `json:"partition"`
+	Offset    Offset    `json:"offset"`
+}
+
+// Batch is what one commit holds for one partition, as readers get it. It is shared by all
+// readers: nobody changes it.
+type Batch struct {
+	Stream     ID
+	Partition  Partition
+	Base       Offset // offset of the first event
+	Sequence   Sequence
+	AppendTime Micros
+	// MaxSkew is how far past AppendTime an event's counted time may lie (a stream's max_skew
+	// when the batch was appended).
+	MaxSkew Micros
+	Len     int
+	// Times are the event times, one an event.
+	Times []Micros
+	// Keys are the events' keys as text (VARCHAR), null where an event has none.
+	Keys *row.Vector
+	// Columns are the typed columns by column number ([Schema.Fields]); shorter than the schema,
+	// or nil at a number, where the batch is older than the column or holds no value for it. A
+	// column's type is what it was when the batch was written.
+	Columns []*row.Vector
+
+	rawData []byte
+	rawEnds []uint32
+}
+
+// NewBatch puts together a batch that a driver has read. raw holds the payloads one after the
+// other; ends[i] is where payload i ends.
+func NewBatch(b Batch, raw []byte, ends []uint32) *Batch {
+	b.rawData, b.rawEnds = raw, ends
+	return &b
+}
+
+// Raw is the payload of event i as it came. The bytes are shared: read only.
+func (b *Batch) Raw(i int) []byte {
+	from := uint32(0)
+	if i > 0 {
+		from = b.rawEnds[i-1]
+	}
+	return b.rawData[from:b.rawEnds[i]]
+}
+
+// Counted is the time of event i as watermarks count it: its event time, but at most its append
+// time + MaxSkew.
+func (b *Batch) Counted(i int) Micros { return min(b.Times[i], b.AppendTime+b.MaxSkew) }
+
+// ControlKind says what a control record is about. The numbers are stored.
+type ControlKind uint8
+
+// The kinds of control records.
+const (
+	// Partitions says how many partitions the stream has from here on (Value); the first record
+	// of a stream. Those that are new start idle, but for those of the first record.
+	Partitions ControlKind = iota + 1
+	// Idle says that Partition had no event for the stream's idle_timeout.
+	Idle
+	// Clock says what time it is (the record's AppendTime) on a stream that is silent.
+	Clock
+	// Advance says that nothing older than Value will come, in any partition.
+	Advance
+)
+
+// Control is a fact about processing time that changes answers, kept in the log's order.
+type Control struct {
+	Stream     ID
+	Sequence   Sequence
+	AppendTime Micros
+	Kind       ControlKind
+	Partition  Partition
+	Value      int64
+}
+
+// Entry is one step of the log: a batch or a control record, never both.
+type Entry struct {
+	Batch   *Batch
+	Control *Control
+}
+
+// Sequence is the entry's place in the log.
+func (e Entry) Sequence() Sequence {
+	if e.Batch != nil {
+		return e.Batch.Sequence
+	}
+	return e.Control.Sequence
+}
+
+// Stream is the stream that the entry belongs to.
+func (e Entry) Stream() ID {
+	if e.Batch != nil {
+		return e.Batch.Stream
+	}
+	return e.Control.Stream
+}
+
+// AppendTime is when the log took the entry.
+func (e Entry) AppendTime() Micros {
+	if e.Batch != nil {
+		return e.Batch.AppendTime
+	}
+	return e.Control.AppendTime
+}
+
+// LogID is the identity of a log. A restored or shortened log gets a new one, so that positions
+// of the lost history are known as such.
+type LogID uint64
+
+// Position is a place in the log between two entries: everything up to Sequence is behind it.
+// Within is how many events of the next batch are behind it too (readers of single events only).
+type Position struct {
+	Log      LogID
+	Sequence Sequence
+	Within   int32
+}
+
+var positionText = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// String is the position as users carry it; opaque to them.
+func (p Position) String() string {
+	var b [20]byte
+	binary.BigEndian.PutUint64(b[:], uint64(p.Log))
+	binary.BigEndian.PutUint64(b[8:], uint64(p.Sequence))
+	binary.BigEndian.PutUint32(b[16:], uint32(p.Within))
+	return positionText.EncodeToString(b[:])
+}
+
+// ErrBadPosition says that a text is no position of ours.
+var ErrBadPosition = errors.New("not a position")
+
+// ParsePosition reads what String wrote.
+func ParsePosition(text string) (Position, error) {
+	b, err := positionText.DecodeString(text)
+	if err != nil || len(b) != 20 {
+		return Position{}, ErrBadPosition
+	}
+	return Position{
+		Log:      LogID(binary.BigEndian.Uint64(b)),
+		Sequence: Sequence(binary.BigEndian.Uint64(b[8:])),
+		Within:   int32(binary.BigEndian.Uint32(b[16:])),
+	}, nil
+}
+
+// String is the place as errors name it.
+func (p Place) String() string {
+	return "partition " + strconv.Itoa(int(p.Partition)) + ", offset " + strconv.FormatInt(int64(p.Offset), 10)
+}
