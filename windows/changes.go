@@ -65,8 +65,5 @@ type Changes struct {
 	Evidence [][]stream.Place
 }
 
-// NoTime is the time of a row that has none.
-const NoTime Micros = -1 << 63
-
 // Len is the number of changes.
 func (c *Changes) Len() int { return len(c.Ops) }
