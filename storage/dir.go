@@ -1,0 +1,176 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"tidemark/storage/kv"
+)
+
+// FormatVersion is the version of data directories that this program writes.
+const FormatVersion = 1
+
+// Errors of Open that callers tell apart; each comes wrapped with the directory and a next step.
+var (
+	// ErrInUse: another process has the directory open.
+	ErrInUse = errors.New("the data directory is in use")
+	// ErrRefused: the directory is of a newer format, or is none of ours.
+	ErrRefused = errors.New("the data directory is refused")
+)
+
+// Options are how a data directory is opened.
+type Options struct {
+	// FS is the file system; nil is the real one.
+	FS vfs.FS
+	// Logger takes what the store reports; nil is slog's default.
+	Logger *slog.Logger
+	// Store sets the store's own options; its FS and Logger are those above.
+	Store kv.Options
+}
+
+// Dir is an open data directory.
+type Dir struct {
+	// Path is the directory.
+	Path string
+	// KV is the store.
+	KV *kv.Store
+
+	fs   vfs.FS
+	lock io.Closer
+}
+
+// Open takes the directory for this process, creating it when it does not exist, and opens the
+// store in it.
+func Open(path string, o Options) (*Dir, error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	d := &Dir{Path: path, fs: o.FS}
+	// The marker is read before anything is written: keeps I2.
+	version, err := d.readFormat()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.FS.MkdirAll(path, 0o755); err != nil {
+		return nil, fmt.Errorf("open data directory: %w", err)
+	}
+	if err := syncFolder(o.FS, o.FS.PathDir(path)); err != nil {
+		return nil, fmt.Errorf("open data directory: %w", err)
+	}
+	if d.lock, err = o.FS.Lock(d.join("tidemark.lock")); err != nil {
+		return nil, fmt.Errorf("open %s: %w by %s: stop that process, or give this one another directory with --data", path, ErrInUse, d.holder())
+	}
+	if err := d.open(version, o); err != nil {
+		_ = d.lock.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Dir) open(version int, o Options) error {
+	if err := writeFile(d.fs, d.Path, "tidemark.pid", strconv.Itoa(os.Getpid())+"\n"); err != nil {
+		return fmt.Errorf("open data directory: %w", err)
+	}
+	if version == 0 {
+		if err := writeFile(d.fs, d.Path, "FORMAT", "tidemark "+strconv.Itoa(FormatVersion)+"\n"); err != nil {
+			return fmt.Errorf("open data directory: %w", err)
+		}
+	}
+	o.Store.FS = o.FS
+	if o.Store.Logger == nil {
+		o.Store.Logger = o.Logger
+	}
+	var err error
+	d.KV, err = kv.Open(d.join("kv"), o.Store)
+	return err
+}
+
+// Join is the path of something in the directory.
+func (d *Dir) Join(name string) string { return d.join(name) }
+
+func (d *Dir) join(name string) string { return d.fs.PathJoin(d.Path, name) }
+
+// Close closes the store and gives the directory free.
+func (d *Dir) Close() error {
+	err := d.KV.Close()
+	_ = d.fs.Remove(d.join("tidemark.pid"))
+	return errors.Join(err, d.lock.Close())
+}
+
+// holder names the process that has the directory open, as far as it is known.
+func (d *Dir) holder() string {
+	text, err := readFile(d.fs, d.join("tidemark.pid"))
+	if pid, e := strconv.Atoi(strings.TrimSpace(text)); err == nil && e == nil {
+		return "process " + strconv.Itoa(pid)
+	}
+	return "another process"
+}
+
+// readFormat returns the version in the marker; 0 when the directory is new.
+func (d *Dir) readFormat() (int, error) {
+	text, err := readFile(d.fs, d.join("FORMAT"))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := d.fs.Stat(d.join("kv")); err == nil {
+			return 0, fmt.Errorf("open %s: %w: it holds a store but no FORMAT file: restore the file from a backup of the directory", d.Path, ErrRefused)
+		}
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("open data directory: %w", err)
+	}
+	number, ours := strings.CutPrefix(strings.TrimSpace(text), "tidemark ")
+	version, err := strconv.Atoi(number)
+	switch {
+	case !ours || err != nil || version < 1:
+		return 0, fmt.Errorf("open %s: %w: its FORMAT file says %.40q, which is none of ours: give another directory with --data", d.Path, ErrRefused, text)
+	case version > FormatVersion:
+		return 0, fmt.Errorf("open %s: %w: its format is %d and this program knows formats up to %d: start the program that wrote it, or a newer one", d.Path, ErrRefused, version, FormatVersion)
+	}
+	return version, nil
+}
+
+// writeFile writes a small file whole or not at all: aside, synced, renamed, folder synced.
+func writeFile(f vfs.FS, dir, name, text string) error {
+	aside := f.PathJoin(dir, name+".new")
+	w, err := f.Create(aside, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write([]byte(text))
+	if err == nil {
+		err = w.Sync()
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	if err := f.Rename(aside, f.PathJoin(dir, name)); err != nil {
+		return err
+	}
+	return syncFolder(f, dir)
+}
+
+// syncFolder makes what was created or renamed in a folder durable.
+func syncFolder(f vfs.FS, dir string) error {
+	folder, err := f.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+func readFile(f vfs.FS, path string) (string, error) {
+	r, err := f.Open(path)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, 4096))
+	return string(text), errors.Join(err, r.Close())
+}
