@@ -1,0 +1,72 @@
+// Numbers and times as people read them.
+
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
+const moneys = new Map();
+
+export function number(v, unit) {
+  if (v === null || v === undefined) return "–";
+  if (typeof v === "string") return v; // NaN, Infinity
+  if (typeof v === "bigint") return v.toLocaleString("en");
+  if (unit && /^[A-Z]{3}$/.test(unit)) return money(v, unit);
+  const text = Math.abs(v) >= 100000 ? compact.format(v) : plain.format(v);
+  if (unit === "%") return plain.format(v) + " %";
+  return unit ? `${text} ${unit}` : text;
+}
+
+function money(v, unit) {
+  if (!moneys.has(unit)) {
+    const style = { style: "currency", currency: unit };
+    try {
+      moneys.set(unit, [new Intl.NumberFormat("en", { ...style, maximumFractionDigits: 2 }), new Intl.NumberFormat("en", { ...style, notation: "compact", maximumFractionDigits: 1 })]);
+    } catch {
+      moneys.set(unit, [plain, compact]);
+    }
+  }
+  const [full, short] = moneys.get(unit);
+  return Math.abs(v) >= 100000 ? short.format(v) : full.format(v);
+}
+
+const clock = (tz) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZone: tz });
+const day = (tz) => new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short", timeZone: tz });
+const cache = new Map();
+const fmt = (kind, make, tz) => {
+  const key = kind + tz;
+  if (!cache.has(key)) cache.set(key, make(tz));
+  return cache.get(key);
+};
+
+// time is the clock of an instant; the day stands before it when it is not today's.
+export function time(iso, tz = "UTC") {
+  const d = new Date(iso);
+  if (Number.isNaN(d.getTime())) return String(iso);
+  const text = fmt("clock", clock, tz).format(d).replace(/:00$/, "");
+  const date = fmt("day", day, tz).format(d);
+  return date === fmt("day", day, tz).format(new Date()) ? text : `${date} ${text}`;
+}
+
+export const isTime = (v) => typeof v === "string" && /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/.test(v);
+
+// cell is any value as text.
+export function cell(v, unit, tz) {
+  if (v === null || v === undefined) return "–";
+  if (isTime(v)) return time(v, tz);
+  if (typeof v === "number" || typeof v === "bigint") return number(v, unit);
+  if (typeof v === "object") return JSON.stringify(v, (_, x) => (typeof x === "bigint" ? x.toString() : x));
+  return String(v);
+}
+
+const units = { s: 1e3, m: 6e4, h: 36e5, d: 864e5, w: 6048e5 };
+
+// rangeMillis is the length of "now-6h", or null for anything else.
+export function rangeMillis(range) {
+  const m = /^now-(\d+)([smhdw])$/.exec(range ?? "");
+  return m ? Number(m[1]) * units[m[2]] : null;
+}
+
+export function ago(millis) {
+  const s = Math.max(0, Math.round(millis / 1000));
+  if (s < 60) return `${s} s ago`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
+  return `${Math.floor(s / 3600)} h ago`;
+}
