@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"time"
 
@@ -93,8 +94,9 @@ type Events struct {
 	Stream ID
 	// Columns by column number; nil where no event has a value.
 	Columns []*row.Vector
-	Times   []Micros
-	Keys    *row.Vector
+	// Times are the event times; AtAppend for an event whose stream has no time field.
+	Times []Micros
+	Keys  *row.Vector
 	// Partitions says where each event goes.
 	Partitions []Partition
 	// IDs are the hashes of the ids; the zero EventID means that the event has none. Nil: none has.
@@ -108,6 +110,10 @@ type Events struct {
 	// NoSync lets Append return before the fsync.
 	NoSync bool
 }
+
+// AtAppend in Events.Times stands for the append time, which only the log knows: the log puts it
+// in its place, so that readers never meet this value.
+const AtAppend Micros = math.MinInt64
 
 // Len is the number of events.
 func (e *Events) Len() int { return len(e.Times) }
@@ -175,6 +181,9 @@ type Stats struct {
 	Accepted, Duplicates, DeadLetters int64
 	Partitions                        []PartitionStats
 	LastAppend                        Micros // append time of the last event; 0: none yet
+	// Advance is the largest value that Advance was called with; HasAdvance false when never.
+	Advance    Micros
+	HasAdvance bool
 }
 
 // PartitionStats says where a partition stands.
@@ -187,6 +196,13 @@ type PartitionStats struct {
 	Idle       bool
 	LastAppend Micros
 }
+
+// ErrRemembered is the error of an Append whose idempotency key already has an answer; nothing is
+// appended. Ask Remembered for the answer.
+var ErrRemembered = errors.New("this idempotency key already has an answer")
+
+// ErrUnknownStream is the error of calls about a stream that was not declared, or was dropped.
+var ErrUnknownStream = errors.New("the log has no such stream")
 
 // OffsetGone is the error of a read below a partition's first offset.
 type OffsetGone struct{ First Offset }
