@@ -13,8 +13,7 @@ import (
 //	0x80 + n        an integer ≥ 0 in n big-endian bytes, n as small as possible (0 … 16)
 //	0x7f − n        an integer x < 0: the n bytes of ^x, each inverted
 //	0x01            Float64 class: 8 bytes, sign bit flipped (negative: all bits), −0 as 0, NaN as ff…
-//	0x01            VARCHAR, JSON, BLOB: the bytes, 00 written as 00 ff, ended by 00 00
-//	0x01            LIST, STRUCT: the value's own bytes, which end by themselves
+//	0x01            String class: the bytes, 00 written as 00 ff, ended by 00 00
 //
 // So the same number has the same key as BIGINT, HUGEINT and DECIMAL of one scale. An INTERVAL is
 // the integer of its microseconds with months of 30 days and days of 24 hours, as SQL compares
@@ -46,9 +45,6 @@ func AppendKey(dst []byte, v *Vector, i int) []byte {
 			x = intervalMicros(x)
 		}
 		return appendInt128Key(dst, x)
-	}
-	if k := v.Type.Kind; k == List || k == Struct {
-		return append(append(dst, keyValue), v.Str[i]...)
 	}
 	return appendStringKey(dst, v.Str[i])
 }
@@ -140,12 +136,9 @@ func appendStringKey(dst []byte, s string) []byte {
 	return append(dst, 0, 0)
 }
 
-// microsPerDay is the length of an INTERVAL's day where it is compared.
-const microsPerDay = 24 * 3600 * 1_000_000
-
 func intervalMicros(v Int128) Int128 {
 	m, d, us := IntervalParts(v)
-	sum, _ := Mul64(int64(m)*30+int64(d), microsPerDay).Add(FromInt64(us))
+	sum, _ := Mul64(int64(m)*30+int64(d), MicrosPerDay).Add(FromInt64(us))
 	return sum
 }
 
@@ -182,7 +175,7 @@ func DecodeKey(t Type, src []byte, out *Vector) (rest []byte, err error) {
 			return nil, err
 		}
 		if t.Kind == Interval {
-			days, micros, _ := x.QuoRem(FromInt64(microsPerDay))
+			days, micros, _ := x.QuoRem(FromInt64(MicrosPerDay))
 			if days.Cmp(FromInt64(math.MaxInt32)) > 0 || days.Cmp(FromInt64(math.MinInt32)) < 0 {
 				// Months of 30 days hold what days alone can't.
 				months, left, _ := days.QuoRem(FromInt64(30))
@@ -213,17 +206,6 @@ func DecodeKey(t Type, src []byte, out *Vector) (rest []byte, err error) {
 			out.AppendFloat64(math.Float64frombits(^u))
 		}
 		return src[9:], nil
-	}
-	if t.Kind == List || t.Kind == Struct {
-		if h != keyValue {
-			return nil, errBadKey
-		}
-		rest, err := skipNested(t, src[1:], 0)
-		if err != nil {
-			return nil, err
-		}
-		out.AppendString(string(src[1 : len(src)-len(rest)]))
-		return rest, nil
 	}
 	s, rest, err := decodeStringKey(src)
 	if err != nil {
@@ -279,43 +261,48 @@ func decodeStringKey(src []byte) (string, []byte, error) {
 	return "", nil, errBadKey
 }
 
-// skipKey returns what follows the key of type t at the beginning of src.
-func skipKey(t Type, src []byte, depth int) (rest []byte, err error) {
-	if len(src) == 0 || depth > maxTypeDepth {
-		return nil, errBadKey
+// Elements decodes value i of a LIST vector into its elements.
+func Elements(v *Vector, i int) (*Vector, error) {
+	out := NewVector(*v.Type.Elem, 4)
+	src := []byte(v.Str[i])
+	var err error
+	for len(src) > 0 {
+		if src, err = DecodeKey(out.Type, src, out); err != nil {
+			return nil, err
+		}
 	}
-	if src[0] == keyNull {
-		return src[1:], nil
-	}
-	if src[0] != keyValue || t.Kind != List && t.Kind != Struct {
-		return DecodeKey(t, src, NewVector(t, 1))
-	}
-	return skipNested(t, src[1:], depth+1)
+	return out, nil
 }
 
-// skipNested returns what follows the value of a LIST or STRUCT at the beginning of src.
-func skipNested(t Type, src []byte, depth int) (rest []byte, err error) {
-	if t.Kind == Struct {
-		for _, f := range t.Fields {
-			if src, err = skipKey(f.Type, src, depth); err != nil {
-				return nil, err
-			}
-		}
-		return src, nil
-	}
-	for len(src) > 0 {
-		more := src[0]
-		src = src[1:]
-		switch more {
-		case listEnd:
-			return src, nil
-		case listMore:
-			if src, err = skipKey(*t.Elem, src, depth); err != nil {
-				return nil, err
-			}
-		default:
-			return nil, errBadKey
+// Members decodes value i of a STRUCT vector into its members, one vector of one value each.
+func Members(v *Vector, i int) ([]*Vector, error) {
+	out := make([]*Vector, len(v.Type.Fields))
+	src := []byte(v.Str[i])
+	var err error
+	for k, f := range v.Type.Fields {
+		out[k] = NewVector(f.Type, 1)
+		if src, err = DecodeKey(f.Type, src, out[k]); err != nil {
+			return nil, err
 		}
 	}
-	return nil, errBadKey
+	if len(src) > 0 {
+		return nil, errBadKey
+	}
+	return out, nil
+}
+
+// EncodeList adds the value of a list of these elements to dst: their keys, one after the other.
+func EncodeList(dst []byte, elems *Vector) []byte {
+	for i, n := 0, elems.Len(); i < n; i++ {
+		dst = AppendKey(dst, elems, i)
+	}
+	return dst
+}
+
+// EncodeStruct adds the value of a struct whose members are value i of each vector to dst.
+func EncodeStruct(dst []byte, members []*Vector, i int) []byte {
+	for _, m := range members {
+		dst = AppendKey(dst, m, i)
+	}
+	return dst
 }

@@ -151,12 +151,12 @@ func FuzzDecodeKey(f *testing.F) {
 		if _, err := DecodeKey(typ, src, out); err == nil {
 			AppendKey(nil, out, 0)
 			if typ.Kind == List && !out.IsNull(0) {
-				if _, err := ListElements(typ, out.Str[0]); err != nil {
+				if _, err := Elements(out, 0); err != nil {
 					t.Fatalf("a list that was read as a key has no elements: %v", err)
 				}
 			}
 			if typ.Kind == Struct && !out.IsNull(0) {
-				if _, err := StructMembers(typ, out.Str[0]); err != nil {
+				if _, err := Members(out, 0); err != nil {
 					t.Fatalf("a struct that was read as a key has no members: %v", err)
 				}
 			}
