@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strconv"
 	"time"

@@ -4,7 +4,9 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strconv"
+	"sync"
 
 	"tidemark/storage/row"
 )
@@ -55,24 +57,50 @@ type Batch struct {
 	// column's type is what it was when the batch was written.
 	Columns []*row.Vector
 
-	rawData []byte
-	rawEnds []uint32
+	raw *rawSection
 }
 
-// NewBatch puts together a batch that a driver has read. raw holds the payloads one after the
-// other; ends[i] is where payload i ends.
+// rawSection is the payloads of a batch, decoded when somebody first asks for one.
+type rawSection struct {
+	once sync.Once
+	load func() (data []byte, ends []uint32, err error)
+	data []byte
+	ends []uint32
+	err  error
+}
+
+// NewBatch puts together a batch. raw holds the payloads one after the other; ends[i] is where
+// payload i ends.
 func NewBatch(b Batch, raw []byte, ends []uint32) *Batch {
-	b.rawData, b.rawEnds = raw, ends
+	b.raw = &rawSection{data: raw, ends: ends}
 	return &b
 }
 
-// Raw is the payload of event i as it came. The bytes are shared: read only.
+// NewLazyBatch puts together a batch whose payloads are decoded by load on first use. load is
+// called at most once, by whichever reader is first.
+func NewLazyBatch(b Batch, load func() (raw []byte, ends []uint32, err error)) *Batch {
+	b.raw = &rawSection{load: load}
+	return &b
+}
+
+// Raw is the payload of event i as it came. The bytes are shared: read only. A driver hands out
+// only batches whose checksum holds, so payloads that can't be decoded are a bug, and a panic.
 func (b *Batch) Raw(i int) []byte {
+	r := b.raw
+	r.once.Do(func() {
+		if r.load != nil {
+			r.data, r.ends, r.err = r.load()
+			r.load = nil
+		}
+	})
+	if r.err != nil {
+		panic(fmt.Sprintf("stream %d, partition %d, batch at offset %d: payloads can't be decoded: %v", b.Stream, b.Partition, b.Base, r.err))
+	}
 	from := uint32(0)
 	if i > 0 {
-		from = b.rawEnds[i-1]
+		from = r.ends[i-1]
 	}
-	return b.rawData[from:b.rawEnds[i]]
+	return r.data[from:r.ends[i]]
 }
 
 // Counted is the time of event i as watermarks count it: its event time, but at most its append
