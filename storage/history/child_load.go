@@ -1,0 +1,507 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/marcboeker/go-duckdb"
+
+	"tidemark/storage/row"
+)
+
+// changesSuffix ends the name of the table that holds a view's changes.
+const changesSuffix = "_changes"
+
+// changeColumns are the columns that follow a view's own in its changes.
+var changeColumns = []string{"_key", "_weight", "_revision", "_sequence", "_status"}
+
+// loader applies batches, one at a time, on a connection of its own.
+type loader struct {
+	db *sql.DB
+
+	mu struct {
+		sync.Mutex
+		conn *sql.Conn
+		// tables are what the file holds, as last committed.
+		tables map[string]*table
+		// checkpointDue says that DDL is in DuckDB's log: data goes behind a checkpoint (I5).
+		checkpointDue bool
+	}
+}
+
+// table is one relation as the file has it.
+type table struct {
+	relationState
+	columns []row.Field
+}
+
+// newLoader reads what the file holds, after making the table of positions when it is new.
+func newLoader(db *sql.DB) (*loader, error) {
+	l := &loader{db: db}
+	ctx := context.Background()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.conn = conn
+	l.mu.tables = map[string]*table{}
+	for _, s := range []string{
+		"CREATE SCHEMA IF NOT EXISTS tidemark",
+		"CREATE TABLE IF NOT EXISTS tidemark.relations (relation VARCHAR, id UBIGINT, version BIGINT, position BLOB)",
+	} {
+		if _, err := conn.ExecContext(ctx, s); err != nil {
+			return nil, fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	rows, err := conn.QueryContext(ctx, "SELECT relation, id, version, position FROM tidemark.relations")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		t := &table{}
+		if err := rows.Scan(&name, &t.ID, &t.Version, &t.Position); err != nil {
+			return nil, err
+		}
+		l.mu.tables[name] = t
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	rows.Close()
+	for name, t := range l.mu.tables {
+		if err := l.readColumnsLocked(ctx, name, t); err != nil {
+			return nil, err
+		}
+		if len(t.columns) == 0 {
+			return nil, fmt.Errorf("the table of %s is missing", name)
+		}
+		if err := l.viewLocked(ctx, name, t); err != nil {
+			return nil, err
+		}
+	}
+	l.mu.checkpointDue = true
+	return l, l.checkpointLocked(ctx)
+}
+
+func (l *loader) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.conn.Close()
+}
+
+// readColumnsLocked asks DuckDB for a table's columns.
+func (l *loader) readColumnsLocked(ctx context.Context, name string, t *table) error {
+	rows, err := l.mu.conn.QueryContext(ctx,
+		"SELECT column_name, data_type FROM duckdb_columns() WHERE schema_name = 'main' AND table_name = ? ORDER BY column_index", name)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	t.columns = nil
+	for rows.Next() {
+		var column, typ string
+		if err := rows.Scan(&column, &typ); err != nil {
+			return err
+		}
+		rt, err := row.ParseType(typ)
+		if err != nil {
+			return fmt.Errorf("table %s, column %s: %w", name, column, err)
+		}
+		t.columns = append(t.columns, row.Field{Name: column, Type: rt})
+	}
+	return rows.Err()
+}
+
+// held is a relation's position, or nil when another id or version is held.
+func (l *loader) held(head loadHead) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.mu.tables[head.Relation]
+	if t == nil || t.ID != head.ID || t.Version != head.Version {
+		return nil
+	}
+	return t.Position
+}
+
+// apply takes a batch in: the schema first, in transactions of its own, then rows and position
+// together (I2). A batch that begins elsewhere than the relation stands is not applied.
+func (l *loader) apply(ctx context.Context, head loadHead, encoded []byte) (loadAnswer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fields := make([]row.Field, len(head.Fields))
+	for i, f := range head.Fields {
+		t, err := row.ParseType(f.Type)
+		if err != nil {
+			return loadAnswer{}, fmt.Errorf("relation %s, column %s: %w", head.Relation, f.Name, err)
+		}
+		fields[i] = row.Field{Name: f.Name, Type: t}
+	}
+	fields = distinctNames(fields)
+	t := l.mu.tables[head.Relation]
+	if t != nil && (t.ID != head.ID || t.Version != head.Version) {
+		if t.ID == head.ID && t.Version > head.Version {
+			return loadAnswer{}, nil // a batch of before the replay
+		}
+		if err := l.dropLocked(ctx, head.Relation); err != nil {
+			return loadAnswer{}, err
+		}
+		t = nil
+	}
+	if t == nil {
+		var err error
+		if t, err = l.createLocked(ctx, head, fields); err != nil {
+			return loadAnswer{}, err
+		}
+	}
+	switch {
+	case head.Rows == 0 && string(head.To) == string(head.From):
+		// A declaration: the relation is to be there before its first row.
+		return loadAnswer{Applied: true, Held: t.Position}, l.adaptLocked(ctx, head.Relation, t, fields)
+	case t.Position != nil && string(head.To) == string(t.Position):
+		return loadAnswer{Applied: true, Held: t.Position}, nil
+	case string(head.From) != string(t.Position):
+		return loadAnswer{Held: t.Position}, nil
+	}
+	if err := l.adaptLocked(ctx, head.Relation, t, fields); err != nil {
+		return loadAnswer{}, err
+	}
+	if err := l.checkpointLocked(ctx); err != nil {
+		return loadAnswer{}, err
+	}
+	var batch *row.Batch
+	if head.Rows > 0 {
+		var err error
+		if _, batch, err = row.DecodeBatch(encoded); err != nil {
+			return loadAnswer{}, fmt.Errorf("relation %s: %w", head.Relation, err)
+		}
+		if len(batch.Cols) != len(fields) || batch.Len != head.Rows {
+			return loadAnswer{}, fmt.Errorf("relation %s: a batch of %d columns and %d rows, named %d and %d",
+				head.Relation, len(batch.Cols), batch.Len, len(fields), head.Rows)
+		}
+	}
+	if err := l.commitLocked(ctx, head, t, fields, batch); err != nil {
+		return loadAnswer{}, err
+	}
+	t.Position = head.To
+	return loadAnswer{Applied: true, Held: t.Position}, nil
+}
+
+// commitLocked writes rows and position in one transaction.
+func (l *loader) commitLocked(ctx context.Context, head loadHead, t *table, fields []row.Field, batch *row.Batch) (err error) {
+	// A client that goes away must not leave half a transaction behind on the connection.
+	ctx = context.WithoutCancel(ctx)
+	if _, err := l.mu.conn.ExecContext(ctx, "BEGIN TRANSACTION"); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_, _ = l.mu.conn.ExecContext(ctx, "ROLLBACK")
+		}
+	}()
+	if batch != nil {
+		if err := l.insertLocked(ctx, head.Relation, t, fields, batch); err != nil {
+			return fmt.Errorf("relation %s: %w", head.Relation, err)
+		}
+	}
+	if _, err := l.mu.conn.ExecContext(ctx, "UPDATE tidemark.relations SET position = ? WHERE relation = ?", head.To, head.Relation); err != nil {
+		return err
+	}
+	_, err = l.mu.conn.ExecContext(ctx, "COMMIT")
+	return err
+}
+
+// stage is a temporary table for rows on their way.
+const stage = "_tidemark_stage"
+
+// insertLocked adds rows to a table. JSON goes through a table that takes it as text: the
+// driver's appender would write it anew, and it is kept as it came.
+func (l *loader) insertLocked(ctx context.Context, name string, t *table, fields []row.Field, batch *row.Batch) error {
+	var columns, casts []string
+	for _, c := range t.columns {
+		columns = append(columns, quote(c.Name)+" "+columnType(withoutJSON(c.Type)))
+		casts = append(casts, fmt.Sprintf("CAST(%s AS %s)", quote(c.Name), columnType(c.Type)))
+	}
+	if !slices.ContainsFunc(t.columns, func(f row.Field) bool { return hasJSON(f.Type) }) {
+		return l.appendLocked("main", name, t, fields, batch)
+	}
+	if _, err := l.mu.conn.ExecContext(ctx, fmt.Sprintf("CREATE OR REPLACE TEMP TABLE %s (%s)", stage, strings.Join(columns, ", "))); err != nil {
+		return err
+	}
+	if err := l.appendLocked("", stage, t, fields, batch); err != nil {
+		return err
+	}
+	if _, err := l.mu.conn.ExecContext(ctx, fmt.Sprintf("INSERT INTO main.%s SELECT %s FROM temp.%s", quote(name), strings.Join(casts, ", "), stage)); err != nil {
+		return err
+	}
+	_, err := l.mu.conn.ExecContext(ctx, "DROP TABLE temp."+stage)
+	return err
+}
+
+func hasJSON(t row.Type) bool { return !withoutJSON(t).Equal(t) }
+
+// withoutJSON is the type with text for JSON.
+func withoutJSON(t row.Type) row.Type {
+	switch t.Kind {
+	case row.JSON:
+		return row.Scalar(row.Varchar)
+	case row.List:
+		return row.ListOf(withoutJSON(*t.Elem))
+	case row.Struct:
+		members := slices.Clone(t.Fields)
+		for i := range members {
+			members[i].Type = withoutJSON(members[i].Type)
+		}
+		return row.StructOf(members...)
+	}
+	return t
+}
+
+// appendLocked hands rows to DuckDB's appender.
+func (l *loader) appendLocked(schema, name string, t *table, fields []row.Field, batch *row.Batch) error {
+	// from is the batch's column for each of the table's, −1 for none.
+	from := make([]int, len(t.columns))
+	for i, c := range t.columns {
+		from[i] = row.FieldIndex(fields, c.Name)
+	}
+	return l.mu.conn.Raw(func(dc any) (err error) {
+		app, err := duckdb.NewAppenderFromConn(dc.(driver.Conn), schema, name)
+		if err != nil {
+			return err
+		}
+		// An appender is closed on every path: it holds memory that Go does not see.
+		defer func() { err = errors.Join(err, app.Close()) }()
+		values := make([]driver.Value, len(t.columns))
+		for i := range batch.Len {
+			for c, b := range from {
+				values[c] = nil
+				if b >= 0 {
+					if values[c], err = appenderValue(batch.Cols[b], i, t.columns[c].Type); err != nil {
+						return fmt.Errorf("column %s: %w", t.columns[c].Name, err)
+					}
+				}
+			}
+			if err := app.AppendRow(values...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// createLocked makes a relation's table and its row of positions.
+func (l *loader) createLocked(ctx context.Context, head loadHead, fields []row.Field) (*table, error) {
+	if len(fields) == 0 {
+		return nil, fmt.Errorf("relation %s has no columns", head.Relation)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "CREATE TABLE main.%s (", quote(head.Relation))
+	for i, f := range fields {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s %s", quote(f.Name), columnType(f.Type))
+	}
+	b.WriteString(")")
+	err := l.ddlLocked(ctx,
+		statement{sql: b.String()},
+		statement{sql: "INSERT INTO tidemark.relations VALUES (?, ?, ?, NULL)", args: []any{head.Relation, head.ID, head.Version}})
+	if err != nil {
+		return nil, err
+	}
+	t := &table{relationState: relationState{ID: head.ID, Version: head.Version}}
+	if err := l.readColumnsLocked(ctx, head.Relation, t); err != nil {
+		return nil, err
+	}
+	if err := l.viewLocked(ctx, head.Relation, t); err != nil {
+		return nil, err
+	}
+	l.mu.tables[head.Relation] = t
+	return t, nil
+}
+
+// adaptLocked adds the columns that are new and widens those whose type grew.
+func (l *loader) adaptLocked(ctx context.Context, name string, t *table, fields []row.Field) error {
+	var changes []statement
+	for _, f := range fields {
+		i := row.FieldIndex(t.columns, f.Name)
+		switch {
+		case i < 0:
+			changes = append(changes, statement{sql: fmt.Sprintf("ALTER TABLE main.%s ADD COLUMN %s %s", quote(name), quote(f.Name), columnType(f.Type))})
+		case widens(t.columns[i].Type, f.Type):
+			changes = append(changes, statement{sql: fmt.Sprintf("ALTER TABLE main.%s ALTER COLUMN %s SET DATA TYPE %s", quote(name), quote(f.Name), columnType(f.Type))})
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	for _, s := range changes { // one a transaction: DuckDB alters a table once in each
+		if err := l.ddlLocked(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := l.readColumnsLocked(ctx, name, t); err != nil {
+		return err
+	}
+	return l.viewLocked(ctx, name, t)
+}
+
+// dropLocked removes a relation with its rows and position.
+func (l *loader) dropLocked(ctx context.Context, name string) error {
+	var changes []statement
+	if view, ok := viewOf(name, l.mu.tables[name]); ok {
+		changes = append(changes, statement{sql: "DROP VIEW IF EXISTS main." + quote(view)})
+	}
+	changes = append(changes, statement{sql: "DROP TABLE IF EXISTS main." + quote(name)},
+		statement{sql: "DELETE FROM tidemark.relations WHERE relation = ?", args: []any{name}})
+	if err := l.ddlLocked(ctx, changes...); err != nil {
+		return err
+	}
+	delete(l.mu.tables, name)
+	return nil
+}
+
+func (l *loader) drop(ctx context.Context, name string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.tables[name] == nil {
+		return nil
+	}
+	if err := l.dropLocked(ctx, name); err != nil {
+		return err
+	}
+	return l.checkpointLocked(ctx)
+}
+
+type statement struct {
+	sql  string
+	args []any
+}
+
+// ddlLocked runs statements in one transaction and notes that a checkpoint is due.
+func (l *loader) ddlLocked(ctx context.Context, statements ...statement) (err error) {
+	ctx = context.WithoutCancel(ctx)
+	if _, err := l.mu.conn.ExecContext(ctx, "BEGIN TRANSACTION"); err != nil {
+		return err
+	}
+	for _, s := range statements {
+		if _, err := l.mu.conn.ExecContext(ctx, s.sql, s.args...); err != nil {
+			_, _ = l.mu.conn.ExecContext(ctx, "ROLLBACK")
+			return fmt.Errorf("%s: %w", s.sql, err)
+		}
+	}
+	if _, err := l.mu.conn.ExecContext(ctx, "COMMIT"); err != nil {
+		_, _ = l.mu.conn.ExecContext(ctx, "ROLLBACK")
+		return err
+	}
+	l.mu.checkpointDue = true
+	return nil
+}
+
+// checkpointLocked moves DDL from DuckDB's log into its file. While a query holds an older state
+// DuckDB may refuse; then the next load tries again.
+func (l *loader) checkpointLocked(ctx context.Context) error {
+	if !l.mu.checkpointDue {
+		return nil
+	}
+	_, err := l.mu.conn.ExecContext(context.WithoutCancel(ctx), "CHECKPOINT")
+	switch {
+	case err == nil:
+		l.mu.checkpointDue = false
+	case strings.Contains(err.Error(), "Cannot CHECKPOINT"):
+		fmt.Fprintln(os.Stderr, "checkpoint put off:", plainMessage(err.Error()))
+	default:
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+// viewLocked makes the DuckDB view of a view's changes: its rows are those whose weights add up
+// to more than nothing, as often as they add up to.
+func (l *loader) viewLocked(ctx context.Context, name string, t *table) error {
+	view, ok := viewOf(name, t)
+	if !ok {
+		return nil
+	}
+	var own []string
+	for _, f := range t.columns {
+		if !slices.Contains(changeColumns, f.Name) {
+			own = append(own, quote(f.Name))
+		}
+	}
+	columns := strings.Join(own, ", ")
+	group := columns
+	if group != "" {
+		group += ", "
+	}
+	if columns == "" {
+		return nil
+	}
+	return l.ddlLocked(ctx, statement{sql: fmt.Sprintf(
+		"CREATE OR REPLACE VIEW main.%s AS SELECT %s FROM (SELECT %s_key, sum(_weight) AS _weight FROM main.%s GROUP BY %s_key HAVING sum(_weight) > 0), range(_weight::BIGINT)",
+		quote(view), columns, group, quote(name), group)})
+}
+
+// viewOf is the name of the view whose changes a table holds.
+func viewOf(name string, t *table) (string, bool) {
+	view, ok := strings.CutSuffix(name, changesSuffix)
+	if !ok || view == "" || t == nil {
+		return "", false
+	}
+	for _, c := range changeColumns {
+		if row.FieldIndex(t.columns, c) < 0 {
+			return "", false
+		}
+	}
+	return view, true
+}
+
+// distinctNames gives columns whose names differ by case only, or not at all, a number.
+func distinctNames(fields []row.Field) []row.Field {
+	for i := range fields {
+		base := fields[i].Name
+		for n := 1; row.FieldIndex(fields[:i], fields[i].Name) >= 0; n++ {
+			fields[i].Name = fmt.Sprintf("%s_%d", base, n)
+		}
+	}
+	return fields
+}
+
+// rank orders the numbers by what holds what.
+var rank = map[row.Kind]int{row.TinyInt: 1, row.SmallInt: 2, row.Integer: 3, row.BigInt: 4, row.HugeInt: 5, row.Float: 6, row.Double: 7}
+
+// widens says that a column has to change to take values of type to.
+func widens(from, to row.Type) bool {
+	if from.Equal(to) || to.Kind == row.Null {
+		return false
+	}
+	a, b := rank[from.Kind], rank[to.Kind]
+	if a > 0 && b > 0 {
+		return b > a // a narrower batch is converted as it is appended
+	}
+	return true
+}
+
+// columnType is the type of a column; one that knows NULL only gets DuckDB's type for that.
+func columnType(t row.Type) string {
+	if t.Kind == row.Null {
+		return "INTEGER"
+	}
+	return t.String()
+}
+
+// quote writes a name so that no name is a keyword or more than a name.
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// loadError is what the parent hears of a load that failed.
+func loadError(err error) *wireError {
+	return &wireError{Status: 500, Code: "history_load", Detail: plainMessage(err.Error()), Position: -1}
+}

@@ -1,0 +1,79 @@
+package history
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/marcboeker/go-duckdb"
+
+	"tidemark/storage/row"
+)
+
+// appenderValue is value i of v in the form in which DuckDB's appender takes it for a column of
+// type to. It converts between numbers itself.
+func appenderValue(v *row.Vector, i int, to row.Type) (driver.Value, error) {
+	if v.IsNull(i) {
+		return nil, nil
+	}
+	switch v.Type.Kind {
+	case row.Null:
+		return nil, nil
+	case row.Boolean:
+		return v.I64[i] != 0, nil
+	case row.TinyInt, row.SmallInt, row.Integer, row.BigInt:
+		return v.I64[i], nil
+	case row.HugeInt:
+		if to.Kind == row.Double || to.Kind == row.Float {
+			return v.I128[i].Float64(), nil
+		}
+		return v.I128[i].Big(), nil
+	case row.Float, row.Double:
+		return v.F64[i], nil
+	case row.Decimal:
+		d := duckdb.Decimal{Width: v.Type.Width, Scale: v.Type.Scale}
+		if v.Type.Class() == row.Int64Class {
+			d.Value = big.NewInt(v.I64[i])
+		} else {
+			d.Value = v.I128[i].Big()
+		}
+		return d, nil
+	case row.Varchar, row.JSON:
+		return v.Str[i], nil
+	case row.Blob:
+		return []byte(v.Str[i]), nil
+	case row.Date:
+		return time.Unix(v.I64[i]*86400, 0).UTC(), nil
+	case row.Timestamp:
+		return time.UnixMicro(v.I64[i]).UTC(), nil
+	case row.Interval:
+		months, days, micros := row.IntervalParts(v.I128[i])
+		return duckdb.Interval{Months: months, Days: days, Micros: micros}, nil
+	case row.List:
+		elems, err := row.Elements(v, i)
+		if err != nil {
+			return nil, err
+		}
+		list := make([]any, elems.Len())
+		for k := range list {
+			if list[k], err = appenderValue(elems, k, elems.Type); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	case row.Struct:
+		members, err := row.Members(v, i)
+		if err != nil {
+			return nil, err
+		}
+		m := make(map[string]any, len(members))
+		for k, member := range members {
+			if m[v.Type.Fields[k].Name], err = appenderValue(member, 0, member.Type); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
+	}
+	return nil, fmt.Errorf("no value of type %s can be kept", v.Type)
+}
