@@ -1,0 +1,426 @@
+package engine
+
+import (
+	"slices"
+
+	"tidemark/storage/row"
+	"tidemark/windows"
+	"tidemark/windows/agg"
+	"tidemark/windows/query"
+)
+
+// aggregate keeps one state a group and call, in columns by slot number.
+//
+// What it gives out takes one of two forms. Where only filters, projections and the emitter come
+// behind it, it gives the present rows of the groups that changed (upsert): the emitter knows what
+// it gave out before. Where another operator with state comes behind, it keeps the last row of
+// each group and gives differences.
+type aggregate struct {
+	e        *Engine
+	id       byte
+	keys     []int
+	calls    []query.AggCall
+	cols     []agg.Column
+	windowed bool
+	outs     targets
+	fields   []row.Field
+
+	table   map[string]int32
+	groups  []group
+	free    []int32
+	keyCols *store
+	time    timeline
+	// given are the rows given out last; nil in the upsert form.
+	given *store
+
+	dirty   []int32 // groups that changed since their last flush
+	late    []int32 // groups that changed after they were final
+	changed []int32 // groups to be saved
+	gone    []string
+
+	// Scratch memory.
+	keyBuf []byte
+	slots  []int32
+	subSel []int32
+	subTo  []int32
+	args   []*row.Vector
+	ranks  []agg.Rank
+	result row.Batch
+	order  []int32
+}
+
+type group struct {
+	key     string
+	rows    int64 // how many rows are in the group
+	finalAt windows.Micros
+	entry   int32 // the emitter's entry; −1: none
+	live    bool
+	dirty   bool // in dirty
+	late    bool // in late
+	final   bool // its window is final
+	changed bool // in changed
+	given   bool // a row of it is given out (differences only)
+}
+
+func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool) *aggregate {
+	a := &aggregate{
+		e: e, id: id, keys: n.Keys, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(),
+		table: map[string]int32{}, keyCols: newStore(n.Fields()[:len(n.Keys)]),
+	}
+	for _, c := range n.Calls {
+		a.cols = append(a.cols, c.Func.NewColumn())
+	}
+	for _, f := range n.Fields() {
+		a.result.Cols = append(a.result.Cols, row.NewVector(f.Type, 0))
+	}
+	if !upsert {
+		a.given = newStore(n.Fields())
+	}
+	if len(n.Keys) == 0 { // N1
+		a.touch(a.slot(nil, nil, 0))
+	}
+	return a
+}
+
+// take gets rows: those that follow from events wait for their step.
+func (a *aggregate) take(c *chunk) {
+	if c.f.batch {
+		a.e.wait(a, c)
+		return
+	}
+	a.feed(c, c.sel)
+}
+
+// feed adds rows to their groups.
+func (a *aggregate) feed(c *chunk, sel []int32) {
+	a.slots = a.slots[:0]
+	last, lastKey := int32(-1), ""
+	n := c.Len
+	if sel != nil {
+		n = len(sel)
+	}
+	for k := range n {
+		i := k
+		if sel != nil {
+			i = int(sel[k])
+		}
+		a.keyBuf = row.AppendRowKey(a.keyBuf[:0], &c.Batch, a.keys, i)
+		slot := last
+		if last < 0 || string(a.keyBuf) != lastKey {
+			slot = a.slot(a.keyBuf, c, i)
+			last, lastKey = slot, a.groups[slot].key
+		}
+		g := &a.groups[slot]
+		g.rows += c.Weight(i)
+		if a.windowed {
+			a.move(slot, c.f.final(i))
+		}
+		a.touch(slot)
+		a.slots = append(a.slots, slot)
+	}
+	for i, call := range a.calls {
+		a.args = a.args[:0]
+		for _, col := range call.Args {
+			a.args = append(a.args, c.Cols[col])
+		}
+		rows, to := sel, a.slots
+		if call.Filter >= 0 {
+			rows, to = a.only(c.Cols[call.Filter], sel)
+		}
+		a.cols[i].Add(to, rows, a.args, c.Weights, a.rank(c))
+	}
+}
+
+// only selects the rows for which a call's FILTER is true.
+func (a *aggregate) only(pass *row.Vector, sel []int32) (rows, to []int32) {
+	a.subSel, a.subTo = a.subSel[:0], a.subTo[:0]
+	for k, slot := range a.slots {
+		i := int32(k)
+		if sel != nil {
+			i = sel[k]
+		}
+		if pass.I64[i] != 0 && !pass.IsNull(int(i)) {
+			a.subSel = append(a.subSel, i)
+			a.subTo = append(a.subTo, slot)
+		}
+	}
+	return a.subSel, a.subTo
+}
+
+// slot finds or makes the group of a key; row i of c holds its columns.
+func (a *aggregate) slot(key []byte, c *chunk, i int) int32 {
+	slot, ok := a.table[string(key)]
+	if ok {
+		return slot
+	}
+	slot = a.newSlot(string(key))
+	if c != nil {
+		a.keyCols.set(int(slot), c.Cols, a.keys, i)
+	}
+	return slot
+}
+
+func (a *aggregate) newSlot(key string) int32 {
+	var slot int32
+	if n := len(a.free); n > 0 {
+		slot = a.free[n-1]
+		a.free = a.free[:n-1]
+	} else {
+		slot = int32(len(a.groups))
+		a.groups = append(a.groups, group{})
+		for _, col := range a.cols {
+			col.Grow(len(a.groups))
+		}
+	}
+	finalAt := windows.Never
+	if a.windowed {
+		finalAt = windows.AtOnce
+	}
+	g := &a.groups[slot]
+	*g = group{key: key, finalAt: finalAt, entry: -1, live: true, changed: g.changed, dirty: g.dirty, late: g.late}
+	a.table[key] = slot
+	return slot
+}
+
+// move notes that a row with this finalAt came into a group: the latest decides (C2).
+func (a *aggregate) move(slot int32, at windows.Micros) {
+	g := &a.groups[slot]
+	if at <= g.finalAt {
+		return
+	}
+	g.finalAt = at
+	if g.final && at > a.e.wm {
+		// The window was opened again: that is a correction of what was final (C4).
+		g.final = false
+		a.touchLate(slot)
+	}
+	a.time.add(at, slot, a.e.wm)
+	if at <= a.e.wm {
+		g.final = true
+	}
+}
+
+// touch notes that a group changed.
+func (a *aggregate) touch(slot int32) {
+	g := &a.groups[slot]
+	if !g.dirty {
+		g.dirty = true
+		a.dirty = append(a.dirty, slot)
+	}
+	if !g.changed {
+		g.changed = true
+		a.changed = append(a.changed, slot)
+	}
+	if g.final {
+		a.touchLate(slot)
+	}
+}
+
+func (a *aggregate) touchLate(slot int32) {
+	if g := &a.groups[slot]; !g.late {
+		g.late = true
+		a.late = append(a.late, slot)
+	}
+}
+
+// settle flushes the groups whose windows became final.
+func (a *aggregate) settle(_, wm windows.Micros) {
+	a.order = a.order[:0]
+	a.time.eachDue(wm, func(at windows.Micros, slots []int32) {
+		for _, slot := range slots {
+			g := &a.groups[slot]
+			if !g.live || g.finalAt != at || g.final {
+				continue
+			}
+			g.final = true
+			a.collect(slot)
+		}
+	})
+	if a.e.loose {
+		a.flush()
+		return
+	}
+	a.give(a.order)
+}
+
+// correct flushes what changed in windows that were final.
+func (a *aggregate) correct(windows.Micros) {
+	if len(a.late) == 0 {
+		return
+	}
+	a.order = a.order[:0]
+	for _, slot := range a.late {
+		a.groups[slot].late = false
+		a.collect(slot)
+	}
+	a.late = a.late[:0]
+	a.give(a.order)
+	a.tidy()
+}
+
+func (a *aggregate) flush() {
+	a.order = a.order[:0]
+	for _, slot := range a.dirty {
+		a.collect(slot)
+	}
+	a.give(a.order)
+	a.tidy()
+}
+
+// collect puts a group that changed among those to be given out, once.
+func (a *aggregate) collect(slot int32) {
+	if g := &a.groups[slot]; g.live && g.dirty {
+		g.dirty = false
+		a.order = append(a.order, slot)
+	}
+}
+
+// tidy takes what is no longer dirty off the list, when most of it is not.
+func (a *aggregate) tidy() {
+	a.dirty = slices.DeleteFunc(a.dirty, func(slot int32) bool { return !a.groups[slot].dirty })
+}
+
+func (a *aggregate) pending() bool {
+	for _, slot := range a.dirty {
+		if a.groups[slot].dirty && a.groups[slot].live {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *aggregate) open() bool { return len(a.time.due) > 0 }
+
+// give gives out the rows of groups, and lets go of those that are empty.
+func (a *aggregate) give(slots []int32) {
+	if len(slots) == 0 {
+		return
+	}
+	r := &a.result
+	for _, v := range r.Cols {
+		v.Resize(0)
+	}
+	r.Len = len(slots)
+	k := len(a.keys)
+	for i := range k {
+		gather(r.Cols[i], a.keyCols.cols[i], slots)
+	}
+	// A group whose result fails is left out until it computes again (E1).
+	absent := make([]bool, len(slots))
+	anyAbsent := false
+	for n, slot := range slots {
+		if a.groups[slot].rows == 0 && k > 0 {
+			absent[n], anyAbsent = true, true
+		}
+	}
+	for i, col := range a.cols {
+		out := r.Cols[k+i]
+		for n, slot := range slots {
+			if absent[n] {
+				out.AppendNull()
+				continue
+			}
+			if err := col.Result(slot, out); err != nil {
+				absent[n], anyAbsent = true, true
+				if out.Len() == n {
+					out.AppendNull()
+				}
+			}
+		}
+	}
+	f := &frame{finalAt: make([]windows.Micros, len(slots))}
+	for n, slot := range slots {
+		f.finalAt[n] = a.groups[slot].finalAt
+	}
+	if a.given == nil {
+		f.upsert, f.owner, f.slots = true, a, slots
+		var sel []int32
+		if anyAbsent {
+			sel = make([]int32, 0, len(slots))
+			for n := range slots {
+				if !absent[n] {
+					sel = append(sel, int32(n))
+				}
+			}
+		}
+		a.outs.send(&chunk{Batch: *r, sel: sel, f: f})
+	} else {
+		a.differences(slots, absent, f)
+	}
+	for _, slot := range slots {
+		if g := &a.groups[slot]; g.rows == 0 && k > 0 {
+			a.drop(slot)
+		}
+	}
+}
+
+// differences gives out what changed since the last time, as −old and +new.
+func (a *aggregate) differences(slots []int32, absent []bool, f *frame) {
+	out := &chunk{f: &frame{}}
+	for _, fd := range a.fields {
+		out.Cols = append(out.Cols, row.NewVector(fd.Type, 2*len(slots)))
+	}
+	out.Weights = make([]int64, 0, 2*len(slots))
+	add := func(cols []*row.Vector, i int, w int64, at windows.Micros) {
+		for c, v := range out.Cols {
+			v.AppendFrom(cols[c], i)
+		}
+		out.Weights = append(out.Weights, w)
+		out.f.finalAt = append(out.f.finalAt, at)
+		out.Len++
+	}
+	for n, slot := range slots {
+		g := &a.groups[slot]
+		if g.given && !absent[n] && sameRow(a.given.cols, int(slot), a.result.Cols, nil, n) {
+			continue
+		}
+		if g.given {
+			add(a.given.cols, int(slot), -1, f.finalAt[n])
+		}
+		g.given = !absent[n]
+		if g.given {
+			add(a.result.Cols, n, 1, f.finalAt[n])
+			a.given.set(int(slot), a.result.Cols, nil, n)
+		}
+		if !g.changed {
+			g.changed = true
+			a.changed = append(a.changed, slot)
+		}
+	}
+	if out.Len > 0 {
+		a.outs.send(out)
+	}
+}
+
+// forget drops the groups that are closed; their rows stay as they were given out (G3).
+func (a *aggregate) forget(wm windows.Micros) {
+	a.time.eachClosed(wm, a.e.cfg.AllowedLateness, func(at windows.Micros, slots []int32) {
+		for _, slot := range slots {
+			if g := &a.groups[slot]; g.live && g.finalAt == at {
+				a.drop(slot)
+			}
+		}
+	})
+}
+
+// drop lets go of a group.
+func (a *aggregate) drop(slot int32) {
+	g := &a.groups[slot]
+	delete(a.table, g.key)
+	a.gone = append(a.gone, g.key)
+	if g.entry >= 0 {
+		a.e.emit.unlink(g.entry)
+	}
+	g.live, g.key, g.entry, g.given, g.final = false, "", -1, false, false
+	for _, col := range a.cols {
+		col.Reset(slot)
+	}
+	a.keyCols.clear(int(slot))
+	if a.given != nil {
+		a.given.clear(int(slot))
+	}
+	a.free = append(a.free, slot)
+}
+
+// rank is the place in the log of each row of c, for calls that depend on order (N3).
+func (a *aggregate) rank(c *chunk) []agg.Rank { return nil }

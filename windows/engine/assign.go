@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"slices"
+
+	"tidemark/storage/row"
+	"tidemark/windows"
+	"tidemark/windows/expr"
+)
+
+// fixed gives each event the windows of tumble or hop that it lies in: they follow from the
+// event's time alone. Each pair of event and window is judged by that window (L2).
+type fixed struct {
+	e       *Engine
+	number  int
+	hop     bool
+	tumble  windows.Tumbling
+	hopping windows.Hopping
+	timeCol int
+	where   *expr.Expr
+	outs    targets
+
+	errs       expr.Errors
+	start, end *row.Vector
+	pairs      []windows.Micros
+	given      chunk // of the batch in work, for the judge
+}
+
+func (a *fixed) take(c *chunk) {
+	out := *c
+	if a.hop {
+		a.spread(c, &out)
+	} else {
+		a.place(c, &out)
+	}
+	if from := a.e.cfg.WindowsFrom; from != nil {
+		sel := make([]int32, 0, out.rows())
+		out.each(func(i int) {
+			if a.start.I64[i] >= *from {
+				sel = append(sel, int32(i))
+			}
+		})
+		out.sel = sel
+	}
+	if a.where != nil {
+		out.sel = a.e.keep(a.where, &out, &a.errs, nil)
+	}
+	a.given = out
+	a.outs.send(&out)
+}
+
+// place adds the one window of tumble; the rows keep their numbers.
+func (a *fixed) place(c, out *chunk) {
+	a.start.Resize(c.Len)
+	a.end.Resize(c.Len)
+	times := c.Cols[a.timeCol]
+	var start, end windows.Micros
+	for i := range c.Len {
+		if t := times.I64[i]; t < start || t >= end {
+			start, end = a.tumble.Window(t)
+		}
+		a.start.I64[i], a.end.I64[i] = start, end
+	}
+	out.Cols = append(slices.Clip(c.Cols), a.start, a.end)
+	out.f = &frame{up: c.f, batch: c.f.batch, origin: c.f.origin, finalAt: a.end.I64}
+}
+
+// spread gives a row for each window of hop, an event's windows one after the other.
+func (a *fixed) spread(c, out *chunk) {
+	a.start.Resize(0)
+	a.end.Resize(0)
+	from := make([]int32, 0, c.rows())
+	times := c.Cols[a.timeCol]
+	c.each(func(i int) {
+		a.pairs = a.hopping.AppendWindows(a.pairs[:0], times.I64[i])
+		for k := 0; k < len(a.pairs); k += 2 {
+			a.start.I64 = append(a.start.I64, a.pairs[k])
+			a.end.I64 = append(a.end.I64, a.pairs[k+1])
+			from = append(from, int32(i))
+		}
+	})
+	out.Len = len(from)
+	out.sel = nil
+	out.Cols = make([]*row.Vector, 0, len(c.Cols)+2)
+	for _, v := range c.Cols {
+		w := row.NewVector(v.Type, len(from))
+		gather(w, v, from)
+		out.Cols = append(out.Cols, w)
+	}
+	out.Cols = append(out.Cols, a.start, a.end)
+	origin := from
+	if c.f.origin != nil {
+		origin = make([]int32, len(from))
+		for k, i := range from {
+			origin[k] = c.f.origin[i]
+		}
+	}
+	out.f = &frame{up: c.f, from: from, batch: c.f.batch, origin: origin, finalAt: a.end.I64}
+}
+
+// judge refuses the pairs whose window is closed, and asks for a cut before those that are taken
+// by a window that is final.
+func (a *fixed) judge() {
+	c, e := &a.given, a.e
+	if c.f == nil {
+		return
+	}
+	c.each(func(i int) {
+		at := c.f.finalAt[i]
+		ev := c.f.event(i)
+		met := e.met[ev]
+		if met < at || e.failed(ev) || c.f.wasRefused(i) {
+			return
+		}
+		if met >= windows.Later(at, e.cfg.AllowedLateness) {
+			if c.f.refused == nil {
+				c.f.refused = make([]bool, c.Len)
+			}
+			c.f.refused[i] = true
+			e.anyRefused = true
+		} else {
+			e.cuts = append(e.cuts, cut{event: ev, finalAt: at})
+		}
+		e.markLate(ev)
+	})
+}
+
+// outcomes adds to the notes of late events what their windows here did.
+func (a *fixed) outcomes() {
+	c := &a.given
+	if c.f == nil {
+		return
+	}
+	c.each(func(i int) {
+		ev := c.f.event(i)
+		if !a.e.late[ev] || a.e.failed(ev) {
+			return
+		}
+		n := a.e.note(ev)
+		switch {
+		case c.f.refused != nil && c.f.refused[i]:
+			n.refused = append(n.refused, Refusal{Function: a.number, Start: a.start.I64[i], End: a.end.I64[i]})
+		case !c.f.wasRefused(i):
+			n.taken = true
+			n.corrected = n.corrected || a.e.met[ev] >= c.f.finalAt[i]
+		}
+	})
+}
+
+func (a *fixed) done() { a.given = chunk{} }

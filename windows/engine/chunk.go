@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"tidemark/storage/row"
+	"tidemark/windows"
+)
+
+// chunk is a batch of rows on its way between operators. sel are the row numbers that count, in
+// ascending order; nil means all. Operators never change a chunk that they were given.
+type chunk struct {
+	row.Batch
+	sel []int32
+	f   *frame
+}
+
+// frame is what is known of rows besides their columns. Chunks with the same numbering of rows
+// share one.
+type frame struct {
+	// up and from lead to the rows that these were made of: row i of row from[i] of up, or of the
+	// same number where from is nil.
+	up   *frame
+	from []int32
+	// batch is set where every row follows from one event; origin[i] is the event of row i, nil
+	// where it is i.
+	batch  bool
+	origin []int32
+	// finalAt is the least watermark at which a row is final; nil: at once.
+	finalAt []windows.Micros
+	// refused are rows that a window did not take; set by the judge.
+	refused []bool
+	// upsert says that the rows are the present rows of groups and not differences: what is not
+	// selected any more at the end is withdrawn. owner and slots tell the groups.
+	upsert bool
+	owner  *aggregate
+	slots  []int32
+}
+
+// each calls f with the number of each row that counts.
+func (c *chunk) each(f func(i int)) {
+	if c.sel == nil {
+		for i := range c.Len {
+			f(i)
+		}
+		return
+	}
+	for _, i := range c.sel {
+		f(int(i))
+	}
+}
+
+// rows is how many rows count.
+func (c *chunk) rows() int {
+	if c.sel == nil {
+		return c.Len
+	}
+	return len(c.sel)
+}
+
+// event is the event that row i came of.
+func (f *frame) event(i int) int {
+	if f.origin == nil {
+		return i
+	}
+	return int(f.origin[i])
+}
+
+// final is the least watermark at which row i is final.
+func (f *frame) final(i int) windows.Micros {
+	if f.finalAt == nil {
+		return windows.AtOnce
+	}
+	return f.finalAt[i]
+}
+
+// wasRefused reports whether row i, or a row that it was made of, was not taken.
+func (f *frame) wasRefused(i int) bool {
+	for ; f != nil; f = f.up {
+		if f.refused != nil && f.refused[i] {
+			return true
+		}
+		if f.from != nil {
+			i = int(f.from[i])
+		}
+	}
+	return false
+}
+
+// target takes chunks: the next operator.
+type target interface {
+	take(c *chunk)
+}
+
+type targets []target
+
+func (ts targets) send(c *chunk) {
+	for _, t := range ts {
+		t.take(c)
+	}
+}

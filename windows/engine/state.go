@@ -1,0 +1,405 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"tidemark/storage/row"
+	"tidemark/windows"
+)
+
+// Keys of the state, each a letter and what follows:
+//
+//	t               the tracker
+//	c               the counts
+//	g id groupkey   a group of the aggregate with this number (one byte)
+//	r rowkey        an entry of the emitter
+//
+// Values begin with the number of their format. Integers are varints; a watermark is 8 bytes, big
+// endian; columns are written with row.AppendKey one after the other; a length comes before bytes
+// that others follow.
+const (
+	spaceTracker = 't'
+	spaceCounts  = 'c'
+	spaceGroup   = 'g'
+	spaceRow     = 'r'
+)
+
+const stateFormat = 1
+
+var errState = errors.New("the state of a view is damaged or of a newer version")
+
+// writes collects writes; deletions come before what is set, so that a key that went and came
+// again is there.
+type writes struct {
+	list []Write
+}
+
+func (w *writes) set(key, value []byte) { w.list = append(w.list, Write{key, value}) }
+
+func (w *writes) drop(key []byte) { w.list = append(w.list, Write{Key: key}) }
+
+// Take gives what came of the entries since the last Take, and with all also the provisional
+// changes up to here. Late records, row errors and final changes are given out in any case.
+func (e *Engine) Take(all bool) *Output {
+	if all && !e.cfg.EmitFinal {
+		for _, op := range e.ops {
+			op.flush()
+		}
+		e.emit.flush()
+	}
+	out := e.out
+	e.out = &Output{}
+	out.Changes = e.emit.changes
+	e.emit.fresh()
+	out.Counts = e.counts
+	out.Watermark = e.tracker.Watermark()
+
+	w := &writes{}
+	w.set([]byte{spaceTracker}, e.tracker.Encode(nil))
+	w.set([]byte{spaceCounts}, e.counts.encode())
+	for _, op := range e.ops {
+		op.save(w)
+	}
+	e.emit.save(w)
+	out.Writes = w.list
+	return out
+}
+
+// Load brings back one entry of the state that Take wrote, in any order; Loaded ends that.
+func (e *Engine) Load(key, value []byte) error {
+	if len(key) == 0 {
+		return errState
+	}
+	var err error
+	switch key[0] {
+	case spaceTracker:
+		err = e.tracker.Decode(value)
+		e.wm = e.tracker.Watermark()
+	case spaceCounts:
+		err = e.counts.decode(value)
+	case spaceGroup:
+		err = errState
+		for _, op := range e.ops {
+			if a, ok := op.(*aggregate); ok && len(key) > 1 && a.id == key[1] {
+				err = a.load(key[2:], value)
+			}
+		}
+	case spaceRow:
+		err = e.emit.load(key[1:], value)
+	default:
+		err = errState
+	}
+	if err != nil {
+		return fmt.Errorf("load state under %q: %w", key, err)
+	}
+	return nil
+}
+
+// Loaded is called when everything has been loaded.
+func (e *Engine) Loaded() error {
+	for _, op := range e.ops {
+		if err := op.loaded(); err != nil {
+			return err
+		}
+	}
+	return e.emit.loaded()
+}
+
+func (c *Counts) encode() []byte {
+	dst := []byte{stateFormat}
+	for _, n := range []int64{c.Events, c.LateDropped, c.LatePartial, c.LateCorrected, c.RowErrors, c.Filtered} {
+		dst = binary.AppendVarint(dst, n)
+	}
+	return dst
+}
+
+func (c *Counts) decode(src []byte) error {
+	r := reader{src: src}
+	r.format()
+	for _, n := range []*int64{&c.Events, &c.LateDropped, &c.LatePartial, &c.LateCorrected, &c.RowErrors, &c.Filtered} {
+		*n = r.varint()
+	}
+	return r.end()
+}
+
+// A group: format, flags (1 changed since it was last given out, 2 a row is given out behind it),
+// how many rows are in it, finalAt, the state of each call, and with flag 2 the row.
+func (a *aggregate) save(w *writes) {
+	for _, key := range a.gone {
+		w.drop(a.stateKey(key))
+	}
+	a.gone = a.gone[:0]
+	for _, slot := range a.changed {
+		g := &a.groups[slot]
+		if !g.changed {
+			continue
+		}
+		g.changed = false
+		if !g.live {
+			continue
+		}
+		dst := []byte{stateFormat, flag(g.dirty) | flag(g.given)<<1}
+		dst = binary.AppendVarint(dst, g.rows)
+		dst = binary.BigEndian.AppendUint64(dst, uint64(g.finalAt))
+		for _, col := range a.cols {
+			dst = col.Encode(slot, dst)
+		}
+		if g.given {
+			for _, v := range a.given.cols {
+				dst = row.AppendKey(dst, v, int(slot))
+			}
+		}
+		w.set(a.stateKey(g.key), dst)
+	}
+	a.changed = a.changed[:0]
+	a.tidy()
+}
+
+func (a *aggregate) stateKey(key string) []byte {
+	return append([]byte{spaceGroup, a.id}, key...)
+}
+
+func (a *aggregate) load(key, value []byte) error {
+	slot, ok := a.table[string(key)]
+	if !ok {
+		slot = a.newSlot(string(key))
+		rest := key
+		for _, v := range a.keyCols.cols {
+			one := row.NewVector(v.Type, 1)
+			var err error
+			if rest, err = row.DecodeKey(v.Type, rest, one); err != nil {
+				return err
+			}
+			setValue(v, int(slot), one, 0)
+		}
+	}
+	g := &a.groups[slot]
+	r := reader{src: value}
+	r.format()
+	flags := r.byte()
+	g.rows = r.varint()
+	g.finalAt = r.watermark()
+	if r.bad {
+		return errState
+	}
+	for _, col := range a.cols {
+		var err error
+		if r.src, err = col.Decode(slot, r.src); err != nil {
+			return err
+		}
+	}
+	g.given = flags&2 != 0
+	if g.given {
+		if a.given == nil {
+			return errState
+		}
+		r.values(a.given, int(slot))
+	}
+	g.changed = false
+	if g.dirty = flags&1 != 0; g.dirty {
+		a.dirty = append(a.dirty, slot)
+	}
+	return r.end()
+}
+
+// loaded puts the groups on the timeline: the watermark is known now.
+func (a *aggregate) loaded() error {
+	for i := range a.groups {
+		if g := &a.groups[i]; g.live && g.finalAt != windows.Never {
+			a.time.add(g.finalAt, int32(i), a.e.wm)
+			g.final = g.finalAt <= a.e.wm
+		}
+	}
+	if len(a.keys) > 0 {
+		a.dirty = a.dirty[:len(a.dirty):len(a.dirty)]
+	}
+	a.changed = a.changed[:0]
+	for i := range a.groups {
+		a.groups[i].changed = false
+	}
+	return nil
+}
+
+// An entry: format, flags (1 a row is given out, 2 staged, 4 a row is staged, 8 opened, 16 its group is
+// known, 32 the group's key is the row key), status, revision, finalAt, time, with 1 the row, with 4
+// the staged row, with 16 the number of the aggregate and, without 32, the group's key.
+func (m *emitter) save(w *writes) {
+	for _, key := range m.gone {
+		w.drop(m.stateKey(key))
+	}
+	m.gone = m.gone[:0]
+	for _, x := range m.touched { // what is staged is state too
+		if en := &m.entries[x]; en.staged && !en.changed {
+			en.changed = true
+			m.changed = append(m.changed, x)
+		}
+	}
+	for _, x := range m.changed {
+		en := &m.entries[x]
+		if !en.changed {
+			continue
+		}
+		en.changed = false
+		if !en.live {
+			continue
+		}
+		same := en.owner != nil && en.owner.groups[en.slot].key == en.key
+		dst := []byte{stateFormat, flag(en.there) | flag(en.staged)<<1 | flag(en.staged && en.next >= 0)<<2 | flag(en.opened)<<3 |
+			flag(en.owner != nil)<<4 | flag(same)<<5, byte(en.status)}
+		dst = binary.AppendVarint(dst, int64(en.revision))
+		dst = binary.BigEndian.AppendUint64(dst, uint64(en.finalAt))
+		dst = binary.BigEndian.AppendUint64(dst, uint64(en.time))
+		if en.there {
+			for _, v := range m.cur.cols {
+				dst = row.AppendKey(dst, v, int(x))
+			}
+		}
+		if en.staged && en.next >= 0 {
+			for _, v := range m.stage.Cols {
+				dst = row.AppendKey(dst, v, int(en.next))
+			}
+		}
+		if en.owner != nil {
+			dst = append(dst, en.owner.id)
+			if !same {
+				dst = append(dst, en.owner.groups[en.slot].key...)
+			}
+		}
+		w.set(m.stateKey(en.key), dst)
+	}
+	m.changed = m.changed[:0]
+}
+
+func (m *emitter) stateKey(key string) []byte { return append([]byte{spaceRow}, key...) }
+
+func (m *emitter) load(key, value []byte) error {
+	x := m.entry(key)
+	en := &m.entries[x]
+	r := reader{src: value}
+	r.format()
+	flags := r.byte()
+	en.status = windows.Status(r.byte())
+	en.revision = int32(r.varint())
+	en.finalAt = r.watermark()
+	en.time = r.watermark()
+	en.there, en.opened = flags&1 != 0, flags&8 != 0
+	if en.there {
+		r.values(m.cur, int(x))
+	}
+	if flags&2 != 0 {
+		en.staged, en.next = true, -1
+		m.touched = append(m.touched, x)
+		if flags&4 != 0 {
+			en.next = int32(m.stage.Len)
+			r.values(&store{cols: m.stage.Cols}, m.stage.Len)
+			m.stage.Len++
+		}
+	}
+	if flags&16 != 0 {
+		id, group := r.byte(), string(r.src)
+		if flags&32 != 0 {
+			group = en.key
+		}
+		r.src = nil
+		m.links = append(m.links, link{x, id, strings.Clone(group)})
+	}
+	return r.end()
+}
+
+// link is an entry's group, found when all groups are there.
+type link struct {
+	entry int32
+	id    byte
+	group string
+}
+
+func (m *emitter) loaded() error {
+	for _, l := range m.links {
+		for _, op := range m.e.ops {
+			a, ok := op.(*aggregate)
+			if !ok || a.id != l.id {
+				continue
+			}
+			if slot, ok := a.table[l.group]; ok {
+				a.groups[slot].entry = l.entry
+				m.entries[l.entry].owner, m.entries[l.entry].slot = a, slot
+			}
+		}
+	}
+	m.links = nil
+	for x := range m.entries {
+		if en := &m.entries[x]; en.live {
+			m.time.add(en.finalAt, int32(x), m.e.wm)
+		}
+	}
+	return nil
+}
+
+// reader reads what the encoders wrote; after the first mistake everything is zero.
+type reader struct {
+	src []byte
+	bad bool
+}
+
+func (r *reader) byte() byte {
+	if len(r.src) == 0 {
+		r.bad = true
+		return 0
+	}
+	c := r.src[0]
+	r.src = r.src[1:]
+	return c
+}
+
+func (r *reader) format() { r.bad = r.bad || r.byte() != stateFormat }
+
+func (r *reader) varint() int64 {
+	n, size := binary.Varint(r.src)
+	if size <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.src = r.src[size:]
+	return n
+}
+
+func (r *reader) watermark() windows.Micros {
+	if len(r.src) < 8 {
+		r.bad = true
+		return 0
+	}
+	n := binary.BigEndian.Uint64(r.src)
+	r.src = r.src[8:]
+	return int64(n)
+}
+
+// values reads one row into row i of a store.
+func (r *reader) values(s *store, i int) {
+	for _, v := range s.cols {
+		one := row.NewVector(v.Type, 1)
+		rest, err := row.DecodeKey(v.Type, r.src, one)
+		if err != nil {
+			r.bad = true
+			return
+		}
+		r.src = rest
+		setValue(v, i, one, 0)
+	}
+}
+
+func (r *reader) end() error {
+	if r.bad || len(r.src) > 0 {
+		return errState
+	}
+	return nil
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"math"
+	"strings"
+
+	"tidemark/storage/row"
+)
+
+// store keeps rows of the same columns under numbers that are used again.
+type store struct {
+	cols []*row.Vector
+}
+
+func newStore(fields []row.Field) *store {
+	s := &store{}
+	for _, f := range fields {
+		s.cols = append(s.cols, row.NewVector(f.Type, 0))
+	}
+	return s
+}
+
+// set copies row j of the columns of src that are named by cols (nil: all) to row i.
+func (s *store) set(i int, src []*row.Vector, cols []int, j int) {
+	for c, v := range s.cols {
+		from := c
+		if cols != nil {
+			from = cols[c]
+		}
+		setValue(v, i, src[from], j)
+	}
+}
+
+// clear lets go of the memory of row i.
+func (s *store) clear(i int) {
+	for _, v := range s.cols {
+		if i < v.Len() {
+			v.SetNull(i)
+		}
+	}
+}
+
+// setValue sets value i of v, which grows when needed, to value j of src. Strings are copied: they
+// outlive their batch.
+func setValue(v *row.Vector, i int, src *row.Vector, j int) {
+	for v.Len() <= i {
+		v.AppendNull()
+	}
+	if src.IsNull(j) {
+		v.SetNull(i)
+		return
+	}
+	v.Nulls.Clear(i)
+	switch v.Type.Class() {
+	case row.Float64Class:
+		v.F64[i] = src.F64[j]
+	case row.Int128Class:
+		v.I128[i] = src.I128[j]
+	case row.StringClass:
+		if v.Str[i] != src.Str[j] {
+			v.Str[i] = strings.Clone(src.Str[j])
+		}
+	default:
+		v.I64[i] = src.I64[j]
+	}
+}
+
+// sameRow reports whether row i of a and row j of b are equal, nulls and NaNs included. cols names
+// the columns of b; nil: all.
+func sameRow(a []*row.Vector, i int, b []*row.Vector, cols []int, j int) bool {
+	for c, v := range a {
+		from := c
+		if cols != nil {
+			from = cols[c]
+		}
+		if !sameValue(v, i, b[from], j) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameValue(a *row.Vector, i int, b *row.Vector, j int) bool {
+	if n := a.IsNull(i); n || b.IsNull(j) {
+		return n == b.IsNull(j)
+	}
+	switch a.Type.Class() {
+	case row.Float64Class:
+		x, y := a.F64[i], b.F64[j]
+		return x == y || math.IsNaN(x) && math.IsNaN(y)
+	case row.Int128Class:
+		return a.I128[i] == b.I128[j]
+	case row.StringClass:
+		return a.Str[i] == b.Str[j]
+	}
+	return a.I64[i] == b.I64[j]
+}
+
+// gather appends the values of src at the given numbers.
+func gather(dst, src *row.Vector, at []int32) {
+	if len(src.Nulls) > 0 {
+		dst.AppendSelected(src, at)
+		return
+	}
+	switch src.Type.Class() {
+	case row.Float64Class:
+		for _, i := range at {
+			dst.F64 = append(dst.F64, src.F64[i])
+		}
+	case row.Int128Class:
+		for _, i := range at {
+			dst.I128 = append(dst.I128, src.I128[i])
+		}
+	case row.StringClass:
+		for _, i := range at {
+			dst.Str = append(dst.Str, src.Str[i])
+		}
+	default:
+		for _, i := range at {
+			dst.I64 = append(dst.I64, src.I64[i])
+		}
+	}
+}
