@@ -336,8 +336,12 @@ func (l *loader) adaptLocked(ctx context.Context, name string, t *table, fields 
 		switch {
 		case i < 0:
 			changes = append(changes, statement{sql: fmt.Sprintf("ALTER TABLE main.%s ADD COLUMN %s %s", quote(name), quote(f.Name), columnType(f.Type))})
-		case widens(t.columns[i].Type, f.Type):
-			changes = append(changes, statement{sql: fmt.Sprintf("ALTER TABLE main.%s ALTER COLUMN %s SET DATA TYPE %s", quote(name), quote(f.Name), columnType(f.Type))})
+		default:
+			from, to := t.columns[i].Type, unite(t.columns[i].Type, f.Type)
+			if !from.Equal(to) {
+				changes = append(changes, statement{sql: fmt.Sprintf("ALTER TABLE main.%s ALTER COLUMN %s SET DATA TYPE %s USING %s",
+					quote(name), quote(f.Name), columnType(to), convert(quote(f.Name), from, to, 0))})
+			}
 		}
 	}
 	if len(changes) == 0 {
@@ -478,16 +482,54 @@ func distinctNames(fields []row.Field) []row.Field {
 // rank orders the numbers by what holds what.
 var rank = map[row.Kind]int{row.TinyInt: 1, row.SmallInt: 2, row.Integer: 3, row.BigInt: 4, row.HugeInt: 5, row.Float: 6, row.Double: 7}
 
-// widens says that a column has to change to take values of type to.
-func widens(from, to row.Type) bool {
-	if from.Equal(to) || to.Kind == row.Null {
-		return false
+// unite is the type that holds what a column has and what a batch brings. Batches of both types
+// are converted as they are appended.
+func unite(has, brings row.Type) row.Type {
+	a, b := rank[has.Kind], rank[brings.Kind]
+	switch {
+	case brings.Kind == row.Null:
+		return has
+	case a > 0 && b > 0:
+		if a >= b {
+			return has
+		}
+	case has.Kind == row.List && brings.Kind == row.List:
+		return row.ListOf(unite(*has.Elem, *brings.Elem))
+	case has.Kind == row.Struct && brings.Kind == row.Struct:
+		members := slices.Clone(has.Fields)
+		for _, f := range brings.Fields {
+			if i := row.FieldIndex(members, f.Name); i >= 0 {
+				members[i].Type = unite(members[i].Type, f.Type)
+			} else {
+				members = append(members, f)
+			}
+		}
+		return row.StructOf(members...)
 	}
-	a, b := rank[from.Kind], rank[to.Kind]
-	if a > 0 && b > 0 {
-		return b > a // a narrower batch is converted as it is appended
+	return brings
+}
+
+// convert writes the expression that turns one of type from into one of type to. DuckDB casts a
+// STRUCT only to one of as many members.
+func convert(expr string, from, to row.Type, depth int) string {
+	switch {
+	case from.Equal(to):
+		return expr
+	case from.Kind == row.List && to.Kind == row.List:
+		x := fmt.Sprintf("x%d", depth)
+		return fmt.Sprintf("list_transform(%s, %s -> %s)", expr, x, convert(x, *from.Elem, *to.Elem, depth+1))
+	case from.Kind == row.Struct && to.Kind == row.Struct:
+		members := make([]string, len(to.Fields))
+		for i, f := range to.Fields {
+			value := "CAST(NULL AS " + columnType(f.Type) + ")"
+			if k := row.FieldIndex(from.Fields, f.Name); k >= 0 {
+				value = convert("struct_extract("+expr+", '"+strings.ReplaceAll(from.Fields[k].Name, "'", "''")+"')", from.Fields[k].Type, f.Type, depth+1)
+			}
+			members[i] = quote(f.Name) + " := " + value
+		}
+		return fmt.Sprintf("CASE WHEN %s IS NULL THEN NULL ELSE struct_pack(%s) END", expr, strings.Join(members, ", "))
 	}
-	return true
+	return "CAST(" + expr + " AS " + columnType(to) + ")"
 }
 
 // columnType is the type of a column; one that knows NULL only gets DuckDB's type for that.

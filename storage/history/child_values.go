@@ -12,7 +12,8 @@ import (
 )
 
 // appenderValue is value i of v in the form in which DuckDB's appender takes it for a column of
-// type to. It converts between numbers itself.
+// type to. The appender converts between numbers; a type that is no number is the column's own or,
+// for LIST and STRUCT, one that unite made room for.
 func appenderValue(v *row.Vector, i int, to row.Type) (driver.Value, error) {
 	if v.IsNull(i) {
 		return nil, nil
@@ -51,13 +52,16 @@ func appenderValue(v *row.Vector, i int, to row.Type) (driver.Value, error) {
 		months, days, micros := row.IntervalParts(v.I128[i])
 		return duckdb.Interval{Months: months, Days: days, Micros: micros}, nil
 	case row.List:
+		if to.Kind != row.List {
+			break
+		}
 		elems, err := row.Elements(v, i)
 		if err != nil {
 			return nil, err
 		}
 		list := make([]any, elems.Len())
 		for k := range list {
-			if list[k], err = appenderValue(elems, k, elems.Type); err != nil {
+			if list[k], err = appenderValue(elems, k, *to.Elem); err != nil {
 				return nil, err
 			}
 		}
@@ -67,10 +71,13 @@ func appenderValue(v *row.Vector, i int, to row.Type) (driver.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := make(map[string]any, len(members))
-		for k, member := range members {
-			if m[v.Type.Fields[k].Name], err = appenderValue(member, 0, member.Type); err != nil {
-				return nil, err
+		m := make(map[string]any, len(to.Fields))
+		for _, f := range to.Fields {
+			m[f.Name] = nil
+			if k := row.FieldIndex(v.Type.Fields, f.Name); k >= 0 {
+				if m[f.Name], err = appenderValue(members[k], 0, f.Type); err != nil {
+					return nil, err
+				}
 			}
 		}
 		return m, nil
