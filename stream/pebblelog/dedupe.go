@@ -1,0 +1,93 @@
+package pebblelog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"tidemark/storage/kv"
+	"tidemark/stream"
+)
+
+// Where the event with an id lies, version 1, frozen:
+//
+//	version 1 · uvarint partition, offset · zigzag append time
+//
+// The records of one hour of append time lie together and fall by one range deletion when the
+// whole hour is behind the stream's dedupe window.
+
+func encodeID(p stream.Place, at stream.Micros) []byte {
+	out := binary.AppendUvarint([]byte{stateVersion}, uint64(p.Partition))
+	return binary.AppendVarint(binary.AppendUvarint(out, uint64(p.Offset)), at)
+}
+
+func decodeID(value []byte) (p stream.Place, at stream.Micros, ok bool) {
+	d := reader{rest: value}
+	if d.byte() != stateVersion {
+		return p, 0, false
+	}
+	p = stream.Place{Partition: stream.Partition(d.uvarint()), Offset: stream.Offset(d.uvarint())}
+	at = d.varint()
+	return p, at, !d.failed && len(d.rest) == 0
+}
+
+// find looks for an id among the events of this commit and those appended within the stream's
+// dedupe window, commits in flight included: the store shows them already.
+func (q *sequencer) find(c *commit, s *streamState, id stream.EventID) (of stream.Place, known bool, err error) {
+	if p, ok := c.ids[idOf{s.id, id}]; ok {
+		return p, true, nil
+	}
+	window := s.settings.DedupeWindow.Microseconds()
+	q.scratch = s.ids.maybe(hourOf(c.at-window), id, q.scratch[:0])
+	for _, hour := range q.scratch {
+		value, err := q.l.kv.Get(idKey(s.id, hour, id))
+		if errors.Is(err, kv.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return of, false, err
+		}
+		p, at, ok := decodeID(value)
+		if !ok {
+			return of, false, fmt.Errorf("stream %s: the record of an id: %w", s.settings.Name, errDamaged)
+		}
+		if c.at-at < window { // R5
+			return p, true, nil
+		}
+	}
+	return of, false, nil
+}
+
+// readIDs builds the filters of a stream from the ids in the store.
+func (q *sequencer) readIDs(s *streamState) error {
+	prefix := streamPrefix(kv.IDs, s.id)
+	it := q.l.kv.Iter(prefix, kv.PrefixEnd(prefix))
+	for ok := it.First(); ok; ok = it.Next() {
+		key := it.Key()
+		if len(key) != 29 {
+			_ = it.Close()
+			return fmt.Errorf("stream %s: the key of an id: %w", s.settings.Name, errDamaged)
+		}
+		s.ids.add(binary.BigEndian.Uint32(key[9:]), [16]byte(key[13:]))
+	}
+	return it.Close()
+}
+
+// expire lets hours fall that nobody asks for any more: ids of the streams that the commit touches,
+// and kept answers.
+func (q *sequencer) expire(c *commit) {
+	for id, s := range c.touched {
+		first := hourOf(c.at - s.settings.DedupeWindow.Microseconds())
+		if s.ids.older(first) {
+			c.kv.DeleteRange(streamPrefix(kv.IDs, id), idHourKey(id, first))
+			s.ids.forget(first)
+		}
+	}
+	c.answersFrom = hourOf(c.at - answerWindow.Microseconds())
+	q.l.answers.RLock()
+	older := q.l.answers.hours.older(c.answersFrom)
+	q.l.answers.RUnlock()
+	if older {
+		c.kv.DeleteRange([]byte{byte(kv.Idempotency)}, answerHourKey(c.answersFrom))
+	}
+}

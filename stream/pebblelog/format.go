@@ -1,0 +1,377 @@
+package pebblelog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+
+	"github.com/klauspost/compress/zstd"
+
+	"tidemark/storage/row"
+	"tidemark/stream"
+)
+
+// A batch, version 1, frozen:
+//
+//	version 1 · CRC-32C(4) of the key and all that follows · flags(2) · header · columns · raw
+//	header   uvarint events, sequence; zigzag append time, least and greatest event time; uvarint
+//	         max_skew; and for each section its codec (1 byte), uvarint length decoded and stored
+//	columns  uvarint number of columns, the number of each; then row.EncodeBatch of the event
+//	         times, the keys, and these columns
+//	raw      uvarint length of each payload; all payloads
+//
+// Codecs: 0 as it is, 1 zstd. Flags that a reader does not know are refused, not skipped: bit 0 is
+// kept for sealed fields, bit 1 for a schema version in the header; none is written yet.
+const (
+	batchVersion = 1
+	flagSealed   = 1 << 0
+	flagSchema   = 1 << 1
+	knownFlags   = 0
+
+	codecPlain = 0
+	codecZstd  = 1
+)
+
+// leastToCompress is the size below which compressing a section costs more than it saves.
+const leastToCompress = 256
+
+// maxSection bounds what a section may claim to be when decoded; a request is at most 64 MiB.
+const maxSection = 1 << 30
+
+// errDamaged marks bytes that are not what was written.
+var errDamaged = errors.New("checksum differs: the bytes are damaged: run \"tidemark check\" on the data directory")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Update(0, castagnoli, key), castagnoli, value)
+}
+
+// codec compresses and decompresses sections. The decoder may be used by many goroutines, the
+// encoder by one.
+type codec struct {
+	enc *zstd.Encoder
+	dec *zstd.Decoder
+}
+
+func newCodec() (*codec, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return nil, err
+	}
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxSection))
+	if err != nil {
+		return nil, err
+	}
+	return &codec{enc, dec}, nil
+}
+
+func (c *codec) close() {
+	_ = c.enc.Close()
+	c.dec.Close()
+}
+
+// section is one compressed part of a batch.
+type section struct {
+	codec  byte
+	length int // decoded
+	stored []byte
+}
+
+func (c *codec) pack(plain []byte) section {
+	if len(plain) >= leastToCompress {
+		if packed := c.enc.EncodeAll(plain, make([]byte, 0, len(plain)/2)); len(packed) < len(plain) {
+			return section{codecZstd, len(plain), packed}
+		}
+	}
+	return section{codecPlain, len(plain), plain}
+}
+
+func (c *codec) unpack(s section) ([]byte, error) {
+	out := s.stored
+	if s.codec == codecZstd {
+		var err error
+		if out, err = c.dec.DecodeAll(s.stored, make([]byte, 0, s.length)); err != nil {
+			return nil, err
+		}
+	}
+	if len(out) != s.length {
+		return nil, fmt.Errorf("a section of %d bytes has %d", s.length, len(out))
+	}
+	return out, nil
+}
+
+// encodeBatch returns the stored form of a batch with its payloads.
+func (c *codec) encodeBatch(key []byte, b *stream.Batch, raw []byte, ends []uint32) []byte {
+	cols := row.Batch{Len: b.Len, Cols: []*row.Vector{{Type: row.Scalar(row.Timestamp), I64: b.Times}, b.Keys}}
+	plain := make([]byte, 0, 64+16*b.Len*(2+len(b.Columns)))
+	numbers := 0
+	for _, v := range b.Columns {
+		if v != nil {
+			numbers++
+		}
+	}
+	plain = binary.AppendUvarint(plain, uint64(numbers))
+	for number, v := range b.Columns {
+		if v != nil {
+			plain = binary.AppendUvarint(plain, uint64(number))
+			cols.Cols = append(cols.Cols, v)
+		}
+	}
+	columns := c.pack(row.EncodeBatch(plain, nil, &cols))
+
+	plain = make([]byte, 0, len(raw)+3*len(ends))
+	from := uint32(0)
+	for _, end := range ends {
+		plain = binary.AppendUvarint(plain, uint64(end-from))
+		from = end
+	}
+	payloads := c.pack(append(plain, raw...))
+
+	least, greatest := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, t := range b.Times {
+		least, greatest = min(least, t), max(greatest, t)
+	}
+	out := make([]byte, 0, 64+len(columns.stored)+len(payloads.stored))
+	out = append(out, batchVersion, 0, 0, 0, 0)
+	out = binary.BigEndian.AppendUint16(out, 0) // flags
+	out = binary.AppendUvarint(out, uint64(b.Len))
+	out = binary.AppendUvarint(out, uint64(b.Sequence))
+	out = binary.AppendVarint(out, b.AppendTime)
+	out = binary.AppendVarint(out, least)
+	out = binary.AppendVarint(out, greatest)
+	out = binary.AppendUvarint(out, uint64(b.MaxSkew))
+	for _, s := range []section{columns, payloads} {
+		out = append(out, s.codec)
+		out = binary.AppendUvarint(out, uint64(s.length))
+		out = binary.AppendUvarint(out, uint64(len(s.stored)))
+	}
+	out = append(append(out, columns.stored...), payloads.stored...)
+	binary.BigEndian.PutUint32(out[1:], checksum(key, out[5:]))
+	return out
+}
+
+// batchHeader is a batch before its sections are decoded.
+type batchHeader struct {
+	batch             stream.Batch // without times, keys, columns
+	least, greatest   stream.Micros
+	columns, payloads section
+}
+
+// decodeHeader checks a stored batch and reads its header. The sections share value's memory.
+func decodeHeader(key, value []byte) (batchHeader, error) {
+	var h batchHeader
+	if len(value) < 7 {
+		return h, errDamaged
+	}
+	if value[0] != batchVersion {
+		return h, fmt.Errorf("batch of version %d: this program knows version %d: start the program that wrote it, or a newer one", value[0], batchVersion)
+	}
+	if binary.BigEndian.Uint32(value[1:]) != checksum(key, value[5:]) {
+		return h, errDamaged
+	}
+	if flags := binary.BigEndian.Uint16(value[5:]); flags&^knownFlags != 0 {
+		return h, fmt.Errorf("batch with unknown flags %#x: start the program that wrote it, or a newer one", flags)
+	}
+	d := reader{rest: value[7:]}
+	h.batch.Stream = stream.ID(binary.BigEndian.Uint64(key[1:]))
+	h.batch.Partition = stream.Partition(binary.BigEndian.Uint32(key[9:]))
+	h.batch.Base = stream.Offset(binary.BigEndian.Uint64(key[13:]))
+	h.batch.Len = int(d.uvarint())
+	h.batch.Sequence = stream.Sequence(d.uvarint())
+	h.batch.AppendTime = d.varint()
+	h.least, h.greatest = d.varint(), d.varint()
+	h.batch.MaxSkew = stream.Micros(d.uvarint())
+	var stored [2]int
+	for i, s := range []*section{&h.columns, &h.payloads} {
+		s.codec = d.byte()
+		s.length = int(d.uvarint())
+		stored[i] = int(d.uvarint())
+		if s.codec > codecZstd || s.length < 0 || s.length > maxSection {
+			d.failed = true
+		}
+	}
+	h.columns.stored = d.bytes(stored[0])
+	h.payloads.stored = d.bytes(stored[1])
+	if d.failed || len(d.rest) != 0 || h.batch.Len < 1 {
+		return h, errDamaged
+	}
+	return h, nil
+}
+
+// decodeBatch reads a stored batch; value must not change afterwards: payloads are decoded from it
+// when somebody asks for one.
+func (c *codec) decodeBatch(key, value []byte) (*stream.Batch, error) {
+	h, err := decodeHeader(key, value)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := c.unpack(h.columns)
+	if err != nil {
+		return nil, err
+	}
+	d := reader{rest: plain}
+	numbers := make([]int, d.length(stream.MaxColumns))
+	for i := range numbers {
+		numbers[i] = d.length(stream.MaxColumns)
+	}
+	if d.failed {
+		return nil, errDamaged
+	}
+	_, cols, err := row.DecodeBatch(d.rest)
+	if err != nil {
+		return nil, err
+	}
+	if cols.Len != h.batch.Len || len(cols.Cols) != 2+len(numbers) || cols.Cols[0].Type.Class() != row.Int64Class {
+		return nil, errDamaged
+	}
+	h.batch.Times, h.batch.Keys = cols.Cols[0].I64, cols.Cols[1]
+	if len(numbers) > 0 {
+		h.batch.Columns = make([]*row.Vector, numbers[len(numbers)-1]+1)
+	}
+	for i, number := range numbers {
+		if number >= len(h.batch.Columns) {
+			return nil, errDamaged
+		}
+		h.batch.Columns[number] = cols.Cols[2+i]
+	}
+	n, payloads := h.batch.Len, h.payloads
+	return stream.NewLazyBatch(h.batch, func() ([]byte, []uint32, error) { return c.decodePayloads(payloads, n) }), nil
+}
+
+func (c *codec) decodePayloads(s section, n int) ([]byte, []uint32, error) {
+	plain, err := c.unpack(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := reader{rest: plain}
+	ends, end := make([]uint32, n), 0
+	for i := range ends {
+		end += d.length(maxSection)
+		ends[i] = uint32(end)
+	}
+	if d.failed || end != len(d.rest) {
+		return nil, nil, errDamaged
+	}
+	return d.rest, ends, nil
+}
+
+// An index record, version 1, frozen:
+//
+//	version 1 · kind · fields · CRC-32C(4) of the key and all before
+//	kind 0           a batch: uvarint partition, base offset, events
+//	any other kind   a control record of that stream.ControlKind: zigzag append time, uvarint
+//	                 partition, zigzag value
+const indexVersion = 1
+
+// indexRecord is one step of a stream in the log's order.
+type indexRecord struct {
+	sequence  stream.Sequence
+	control   *stream.Control // nil: a batch
+	partition stream.Partition
+	base      stream.Offset
+}
+
+func encodePointer(key []byte, b *stream.Batch) []byte {
+	out := []byte{indexVersion, 0}
+	out = binary.AppendUvarint(out, uint64(b.Partition))
+	out = binary.AppendUvarint(out, uint64(b.Base))
+	out = binary.AppendUvarint(out, uint64(b.Len))
+	return binary.BigEndian.AppendUint32(out, checksum(key, out))
+}
+
+func encodeControl(key []byte, c *stream.Control) []byte {
+	out := []byte{indexVersion, byte(c.Kind)}
+	out = binary.AppendVarint(out, c.AppendTime)
+	out = binary.AppendUvarint(out, uint64(c.Partition))
+	out = binary.AppendVarint(out, c.Value)
+	return binary.BigEndian.AppendUint32(out, checksum(key, out))
+}
+
+func decodeIndex(key, value []byte) (indexRecord, error) {
+	r := indexRecord{sequence: stream.Sequence(binary.BigEndian.Uint64(key[9:]))}
+	if len(value) < 6 {
+		return r, errDamaged
+	}
+	if value[0] != indexVersion {
+		return r, fmt.Errorf("index record of version %d: this program knows version %d", value[0], indexVersion)
+	}
+	body, sum := value[:len(value)-4], value[len(value)-4:]
+	if binary.BigEndian.Uint32(sum) != checksum(key, body) {
+		return r, errDamaged
+	}
+	d := reader{rest: body[2:]}
+	switch kind := stream.ControlKind(body[1]); {
+	case kind == 0:
+		r.partition, r.base = stream.Partition(d.uvarint()), stream.Offset(d.uvarint())
+		d.uvarint()
+	case kind <= stream.Advance:
+		r.control = &stream.Control{
+			Stream: stream.ID(binary.BigEndian.Uint64(key[1:])), Sequence: r.sequence, Kind: kind,
+			AppendTime: d.varint(), Partition: stream.Partition(d.uvarint()), Value: d.varint(),
+		}
+	default:
+		return r, fmt.Errorf("control record of unknown kind %d: start the program that wrote it, or a newer one", kind)
+	}
+	if d.failed || len(d.rest) != 0 {
+		return r, errDamaged
+	}
+	return r, nil
+}
+
+// reader reads the small formats; after a failure everything it gives is zero.
+type reader struct {
+	rest   []byte
+	failed bool
+}
+
+func (d *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 {
+		d.failed, d.rest = true, nil
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+// length reads a number that is at most limit.
+func (d *reader) length(limit int) int {
+	v := d.uvarint()
+	if v > uint64(limit) {
+		d.failed = true
+		return 0
+	}
+	return int(v)
+}
+
+func (d *reader) varint() int64 {
+	v, n := binary.Varint(d.rest)
+	if n <= 0 {
+		d.failed, d.rest = true, nil
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *reader) byte() byte {
+	b := d.bytes(1)
+	if d.failed {
+		return 0
+	}
+	return b[0]
+}
+
+func (d *reader) bytes(n int) []byte {
+	if n < 0 || n > len(d.rest) {
+		d.failed, d.rest = true, nil
+		return nil
+	}
+	b := d.rest[:n:n]
+	d.rest = d.rest[n:]
+	return b
+}

@@ -1,0 +1,350 @@
+package pebblelog
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidemark/storage/kv"
+	"tidemark/storage/problem"
+	"tidemark/stream"
+)
+
+// Log is an open log.
+type Log struct {
+	kv    *kv.Store
+	o     Options
+	id    stream.LogID
+	codec *codec
+	queue *queue
+	space spaceWatch
+
+	// broken is set once, when the store has failed; nothing is appended any more.
+	broken atomic.Pointer[error]
+	// checks asks the sequencer to look at the timers and is answered by closing the channel.
+	checks chan chan struct{}
+	// inFlight hands commits from the sequencer to the syncer. It has no room: at most one commit
+	// waits for its fsync while the next one is being made.
+	inFlight chan *commit
+	ended    sync.WaitGroup
+	closing  sync.Once
+	stopped  chan struct{} // closed when the sequencer has ended
+
+	// answers tells which idempotency keys surely have no answer.
+	answers struct {
+		sync.RWMutex
+		hours    *hours                             // of durable answers
+		inFlight map[stream.IdempotencyKey]struct{} // of commits that are not durable yet
+	}
+
+	// mu guards what readers see: only what is durable (I3).
+	mu struct {
+		sync.RWMutex
+		end         stream.Sequence
+		at          stream.Micros // append time of end
+		stats       map[stream.ID]stream.Stats
+		tail        tail
+		deadLetters map[stream.ID]uint64 // last number
+		watchers    map[*watcher]struct{}
+		clock       map[stream.ID]map[string]struct{} // wishes for clock records by owner
+	}
+}
+
+// Open opens the log in a store and starts its goroutines; Close ends them.
+func Open(store *kv.Store, o Options) (*Log, error) {
+	l := &Log{kv: store, o: o.WithDefaults(), checks: make(chan chan struct{}), inFlight: make(chan *commit), stopped: make(chan struct{})}
+	l.queue = newQueue(l.o.QueueBytes, l.o.QueueRequests)
+	l.mu.stats = map[stream.ID]stream.Stats{}
+	l.mu.watchers = map[*watcher]struct{}{}
+	l.mu.clock = map[stream.ID]map[string]struct{}{}
+	l.mu.deadLetters = map[stream.ID]uint64{}
+	l.answers.hours, l.answers.inFlight = newHours(), map[stream.IdempotencyKey]struct{}{}
+	seq, err := l.recover()
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	if l.codec, err = newCodec(); err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	l.ended.Add(2)
+	go func() { defer l.ended.Done(); defer close(l.stopped); seq.run() }()
+	go func() { defer l.ended.Done(); l.syncCommits() }()
+	return l, nil
+}
+
+// Close refuses new requests, finishes those that wait, and ends the log's goroutines. The store
+// stays open.
+func (l *Log) Close() error {
+	l.closing.Do(func() {
+		l.queue.close()
+		l.ended.Wait()
+		l.codec.close()
+	})
+	if err := l.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// recover reads the log's state from the store.
+func (l *Log) recover() (*sequencer, error) {
+	if err := l.readIdentity(); err != nil {
+		return nil, err
+	}
+	q := &sequencer{l: l, streams: map[stream.ID]*streamState{}, opened: l.o.Monotonic()}
+	q.steps = newStepWatch(l.o, q.opened)
+	switch value, err := l.kv.Get(endKey); {
+	case errors.Is(err, kv.ErrNotFound):
+	case err != nil:
+		return nil, err
+	default:
+		var ok bool
+		if q.end, q.at, ok = decodeEnd(value); !ok {
+			return nil, fmt.Errorf("the record of the log's end can't be read: %w", errDamaged)
+		}
+	}
+	if err := q.readStreams(); err != nil {
+		return nil, err
+	}
+	for _, s := range q.streams {
+		if err := q.checkEnds(s); err != nil {
+			return nil, err
+		}
+		if err := q.readIDs(s); err != nil {
+			return nil, err
+		}
+		l.mu.stats[s.id] = s.publicStats()
+		l.mu.deadLetters[s.id] = s.lastDeadLetter
+	}
+	if err := q.readAnswers(); err != nil {
+		return nil, err
+	}
+	l.mu.end, l.mu.at = q.end, q.at
+	l.mu.tail = newTail(l.o.TailBytes, q.end)
+	return q, nil
+}
+
+// The log's identity: version 1 · 8 bytes.
+func (l *Log) readIdentity() error {
+	value, err := l.kv.Get(identityKey)
+	if errors.Is(err, kv.ErrNotFound) {
+		var random [8]byte
+		if _, err := rand.Read(random[:]); err != nil {
+			return err
+		}
+		value = append([]byte{stateVersion}, random[:]...)
+		b := l.kv.NewBatch()
+		b.Set(identityKey, value)
+		if err := b.Commit(true); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	if len(value) != 9 || value[0] != stateVersion {
+		return fmt.Errorf("the log's identity can't be read: %w", errDamaged)
+	}
+	l.id = stream.LogID(binary.BigEndian.Uint64(value[1:]))
+	return nil
+}
+
+// readStreams reads settings, counters and partition states.
+func (q *sequencer) readStreams() error {
+	prefix := []byte{byte(kv.Counters)}
+	it := q.l.kv.Iter(prefix, kv.PrefixEnd(prefix))
+	defer func() { _ = it.Close() }()
+	for ok := it.First(); ok; ok = it.Next() {
+		key, value := it.Key(), it.Value()
+		if len(key) < 10 {
+			return fmt.Errorf("key %q among the states of streams: %w", key, errDamaged)
+		}
+		id := stream.ID(binary.BigEndian.Uint64(key[1:]))
+		s := q.streams[id]
+		if s == nil {
+			s = &streamState{id: id, ids: newHours(), silent: q.opened}
+			q.streams[id] = s
+		}
+		good := true
+		switch key[9] {
+		case 's':
+			good = json.Unmarshal(value, &s.settings) == nil
+		case 'c':
+			good = s.decodeCounters(value)
+		case 'p':
+			var p stream.PartitionStats
+			p, good = decodePartition(value)
+			good = good && int(binary.BigEndian.Uint32(key[10:])) == len(s.stats.Partitions)
+			s.stats.Partitions = append(s.stats.Partitions, p)
+			s.quiet = append(s.quiet, q.opened) // W4: timers begin again at a start
+		}
+		if !good {
+			return fmt.Errorf("the state of stream %d: %w", id, errDamaged)
+		}
+	}
+	for _, s := range q.streams {
+		if s.settings.Partitions != len(s.stats.Partitions) {
+			return fmt.Errorf("stream %s has %d partitions and the states of %d: %w", s.settings.Name, s.settings.Partitions, len(s.stats.Partitions), errDamaged)
+		}
+	}
+	return it.Err()
+}
+
+// checkEnds compares the states of partitions with the last batch that is there.
+func (q *sequencer) checkEnds(s *streamState) error {
+	for p := range s.stats.Partitions {
+		next := s.stats.Partitions[p].First
+		from := batchKey(s.id, stream.Partition(p), 0)
+		it := q.l.kv.Iter(from, kv.PrefixEnd(from[:13]))
+		var err error
+		if it.Last() {
+			var h batchHeader
+			h, err = decodeHeader(it.Key(), it.Value())
+			next = h.batch.Base + stream.Offset(h.batch.Len)
+		}
+		if err = errors.Join(err, it.Close()); err != nil {
+			return fmt.Errorf("stream %s, partition %d: last batch: %w", s.settings.Name, p, err)
+		}
+		if want := s.stats.Partitions[p].Next; next != want {
+			return fmt.Errorf("stream %s, partition %d: the events end at offset %d and should end at %d: restore a backup", s.settings.Name, p, next, want)
+		}
+	}
+	return nil
+}
+
+// ID is the log's identity.
+func (l *Log) ID() stream.LogID { return l.id }
+
+// End is the last durable sequence.
+func (l *Log) End() stream.Sequence {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.mu.end
+}
+
+// Declared are the streams that the log knows.
+func (l *Log) Declared() []stream.ID {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	out := make([]stream.ID, 0, len(l.mu.stats))
+	for id := range l.mu.stats {
+		out = append(out, id)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Stats says where a stream stands.
+func (l *Log) Stats(id stream.ID) (stream.Stats, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	s, ok := l.mu.stats[id]
+	if !ok {
+		return stream.Stats{}, unknownStream(id)
+	}
+	s.Partitions = slices.Clone(s.Partitions)
+	return s, nil
+}
+
+func unknownStream(id stream.ID) error {
+	return fmt.Errorf("stream %d: %w", id, stream.ErrUnknownStream)
+}
+
+// WantClock notes or takes back an owner's wish for clock records on a stream.
+func (l *Log) WantClock(id stream.ID, owner string, want bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	owners := l.mu.clock[id]
+	switch {
+	case want && owners == nil:
+		l.mu.clock[id] = map[string]struct{}{owner: {}}
+	case want:
+		owners[owner] = struct{}{}
+	default:
+		delete(owners, owner)
+		if len(owners) == 0 {
+			delete(l.mu.clock, id)
+		}
+	}
+}
+
+func (l *Log) clockWanted(id stream.ID) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return len(l.mu.clock[id]) > 0
+}
+
+// Gauges are the log's own figures.
+type Gauges struct {
+	QueueBytes, QueueRequests int
+	TailBytes                 int
+	Refused                   int64 // requests answered with 429
+	DiskFull                  bool
+}
+
+// Gauges returns the log's own figures.
+func (l *Log) Gauges() Gauges {
+	g := Gauges{DiskFull: l.space.full.Load()}
+	g.QueueRequests, g.QueueBytes, g.Refused = l.queue.gauges()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	g.TailBytes = l.mu.tail.bytes
+	return g
+}
+
+// fail notes that the store failed (I6).
+func (l *Log) fail(err error) {
+	if l.broken.CompareAndSwap(nil, &err) {
+		l.o.Logger.Error("the log takes no events any more", "err", err)
+	}
+}
+
+// refusal is why nothing can be appended now; nil when it can.
+func (l *Log) refusal() error {
+	if err := l.broken.Load(); err != nil {
+		p := problem.New(503, "log_failed", "the log can't write any more").
+			WithHint("reading goes on; see the server's log and start the server again")
+		p.Cause = *err
+		return p
+	}
+	if l.space.full.Load() {
+		return problem.New(503, "disk_full", "the disk is nearly full, so nothing more is written").
+			WithHint("free space; writing begins again by itself")
+	}
+	return nil
+}
+
+// spaceWatch looks at the free space of the disk now and then.
+type spaceWatch struct {
+	full atomic.Bool
+	last time.Duration
+	seen bool
+}
+
+const spacePeriod = 500 * time.Millisecond
+
+// look is called by the sequencer at its timers.
+func (w *spaceWatch) look(o Options, now time.Duration) {
+	if o.Space == nil || w.seen && now-w.last < spacePeriod {
+		return
+	}
+	w.last, w.seen = now, true
+	free, err := o.Space()
+	if err != nil {
+		o.Logger.Warn("the free space of the disk can't be read", "err", err)
+		return
+	}
+	switch full := w.full.Load(); {
+	case !full && free < o.MinFree:
+		w.full.Store(true)
+		o.Logger.Error("the disk is nearly full: writes are refused", "free", free, "least", o.MinFree)
+	case full && free >= o.MinFree+o.MinFree/2:
+		w.full.Store(false)
+		o.Logger.Info("the disk has space again: writes go on", "free", free)
+	}
+}

@@ -1,0 +1,137 @@
+package pebblelog
+
+import (
+	"context"
+	"sync"
+
+	"tidemark/storage/problem"
+	"tidemark/stream"
+)
+
+// call is one request that waits for its commit. Exactly one of events, declare, advance and drop
+// says what it wants.
+type call struct {
+	events   []*stream.Events
+	declare  *stream.Settings
+	advance  *stream.Micros
+	drop     bool
+	stream   stream.ID // of all but events
+	bytes    int
+	noSync   bool
+	done     chan struct{} // closed when the fields below are set
+	appended []stream.Appended
+	sequence stream.Sequence
+	err      error
+}
+
+func (c *call) answer(err error) {
+	c.err = err
+	close(c.done)
+}
+
+// queue holds the calls that wait for the sequencer, bounded in number and bytes. Full: the call
+// gets 429. A call greater than the bound alone is taken when nothing else waits.
+type queue struct {
+	maxBytes, maxCalls int
+	wake               chan struct{} // has room for one: something waits, or the queue is closed
+
+	mu struct {
+		sync.Mutex
+		calls   []*call
+		bytes   int
+		refused int64
+		closed  bool
+	}
+}
+
+func newQueue(maxBytes, maxCalls int) *queue {
+	return &queue{maxBytes: maxBytes, maxCalls: maxCalls, wake: make(chan struct{}, 1)}
+}
+
+func (q *queue) put(c *call) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.mu.closed {
+		return problem.New(503, "stopping", "the server is stopping").WithHint("send it again in a moment")
+	}
+	if n := len(q.mu.calls); n > 0 && (n >= q.maxCalls || q.mu.bytes+c.bytes > q.maxBytes) {
+		q.mu.refused++
+		p := problem.New(429, "log_busy", "%d requests already wait to be written", n).WithHint("send it again a second later")
+		p.RetryAfter = 1
+		return p
+	}
+	q.mu.calls = append(q.mu.calls, c)
+	q.mu.bytes += c.bytes
+	q.signal()
+	return nil
+}
+
+func (q *queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// withdraw takes a call out that nobody waits for any more; false when the sequencer has it.
+func (q *queue) withdraw(c *call) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, o := range q.mu.calls {
+		if o == c {
+			q.mu.calls = append(q.mu.calls[:i], q.mu.calls[i+1:]...)
+			q.mu.bytes -= c.bytes
+			return true
+		}
+	}
+	return false
+}
+
+// take removes the calls from the front that fits accepts, and says whether the queue is closed and
+// empty now. fits is asked for one call after the other until it says no.
+func (q *queue) take(fits func(*call) bool) (calls []*call, over bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for n < len(q.mu.calls) && fits(q.mu.calls[n]) {
+		q.mu.bytes -= q.mu.calls[n].bytes
+		n++
+	}
+	calls = append(calls, q.mu.calls[:n]...)
+	rest := copy(q.mu.calls, q.mu.calls[n:])
+	clear(q.mu.calls[rest:])
+	q.mu.calls = q.mu.calls[:rest]
+	return calls, q.mu.closed && rest == 0
+}
+
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.closed = true
+	q.signal()
+}
+
+func (q *queue) gauges() (calls, bytes int, refused int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.mu.calls), q.mu.bytes, q.mu.refused
+}
+
+// submit queues a call and waits for its answer. When ctx ends before the sequencer took the call,
+// nothing was done; after that the answer is waited for, because the commit has the call's memory.
+func (l *Log) submit(ctx context.Context, c *call) error {
+	c.done = make(chan struct{})
+	if err := l.queue.put(c); err != nil {
+		return err
+	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+	}
+	if l.queue.withdraw(c) {
+		return context.Cause(ctx)
+	}
+	<-c.done
+	return c.err
+}

@@ -1,0 +1,82 @@
+package pebblelog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"tidemark/stream"
+)
+
+// Slice returns batches of a partition from an offset on; see [stream.Log].
+func (l *Log) Slice(id stream.ID, p stream.Partition, from stream.Offset, events int) ([]*stream.Batch, error) {
+	st, err := l.partition(id, p)
+	if err != nil {
+		return nil, err
+	}
+	if from < st.First {
+		return nil, &stream.OffsetGone{First: st.First}
+	}
+	if from >= st.Next || events <= 0 {
+		return nil, nil
+	}
+	l.mu.RLock()
+	out, ok := l.mu.tail.partition(id, p, from, events)
+	l.mu.RUnlock()
+	if ok {
+		return out, nil
+	}
+	it := l.kv.Iter(batchKey(id, p, st.First), batchKey(id, p, st.Next))
+	for ok := it.SeekLT(batchKey(id, p, from+1)); ok && events > 0; ok = it.Next() {
+		key := it.Key()
+		var b *stream.Batch
+		if b, err = l.codec.decodeBatch(key, slices.Clone(it.Value())); err != nil {
+			err = fmt.Errorf("stream %d, partition %d, batch behind offset %d: %w", id, p, from, err)
+			break
+		}
+		out = append(out, b)
+		events -= b.Len - int(max(0, from-b.Base))
+	}
+	return out, errors.Join(err, it.Close())
+}
+
+// OffsetAt is the first offset of a partition whose append time is at or after an instant; the next
+// offset when there is none.
+func (l *Log) OffsetAt(id stream.ID, p stream.Partition, at stream.Micros) (stream.Offset, error) {
+	st, err := l.partition(id, p)
+	if err != nil {
+		return 0, err
+	}
+	it := l.kv.Iter(batchKey(id, p, st.First), batchKey(id, p, st.Next))
+	low, high := st.First, st.Next // every batch before low is older, every one from high on is not
+	for low < high {
+		middle := low + (high-low)/2
+		if !it.SeekLT(batchKey(id, p, middle+1)) {
+			break
+		}
+		h, err := decodeHeader(it.Key(), it.Value())
+		if err != nil {
+			return 0, errors.Join(fmt.Errorf("stream %d, partition %d, batch at offset %d: %w", id, p, h.batch.Base, err), it.Close())
+		}
+		if h.batch.AppendTime >= at {
+			high = h.batch.Base
+		} else {
+			low = h.batch.Base + stream.Offset(h.batch.Len)
+		}
+	}
+	return low, it.Close()
+}
+
+// partition returns where a partition stands.
+func (l *Log) partition(id stream.ID, p stream.Partition) (stream.PartitionStats, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	s, ok := l.mu.stats[id]
+	if !ok {
+		return stream.PartitionStats{}, unknownStream(id)
+	}
+	if p < 0 || int(p) >= len(s.Partitions) {
+		return stream.PartitionStats{}, fmt.Errorf("stream %d has no partition %d", id, p)
+	}
+	return s.Partitions[p], nil
+}
