@@ -1,0 +1,372 @@
+package query
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"tidemark/storage/problem"
+	"tidemark/storage/row"
+	"tidemark/windows/agg"
+	"tidemark/windows/expr"
+)
+
+// grouping is an aggregation while it is being bound. Its output columns are the keys, then one
+// for each different call.
+type grouping struct {
+	b  *binder
+	in *relation
+	// out is the relation above, filled as calls are found.
+	out *relation
+
+	keys  map[string]int // canonical text of a GROUP BY expression → output column
+	calls map[string]int // canonical text of a call → index in list
+	list  []AggCall
+
+	// The projection below: what is computed from one row alone, before any state (E1).
+	exprs []*expr.Expr
+	names []string
+	below map[string]int // canonical text → column of the projection
+
+	retract bool
+}
+
+// canonical writes an expression so that two that mean the same column by different names are
+// written alike.
+func canonical(e sqlExpr, in *relation) string {
+	return text(e, func(c *columnRef) string {
+		col, path, ok := in.resolve(c)
+		if !ok {
+			return strings.ToLower(plainRef(c))
+		}
+		return "#" + strconv.Itoa(col) + "." + strings.ToLower(strings.Join(path, "."))
+	})
+}
+
+// key is the canonical text of an expression over the grouping's input.
+func (g *grouping) key(e sqlExpr) string {
+	if c, ok := e.(*columnAt); ok {
+		return "#" + strconv.Itoa(c.col) + "."
+	}
+	return canonical(e, g.in)
+}
+
+// match finds the output column of an expression that is grouped by.
+func (g *grouping) match(e sqlExpr) (int, bool) {
+	if len(g.keys) == 0 {
+		return 0, false
+	}
+	k, ok := g.keys[g.key(e)]
+	return k, ok
+}
+
+// column adds an expression to the projection below, or finds it there.
+func (g *grouping) column(key string, e *expr.Expr, name string) int {
+	if at, ok := g.below[key]; ok {
+		return at
+	}
+	at := len(g.exprs)
+	g.below[key] = at
+	g.exprs, g.names = append(g.exprs, e), append(g.names, name)
+	return at
+}
+
+// aggregate binds a SELECT with GROUP BY or aggregates.
+func (b *binder) aggregate(q *selectQuery, from *relation, items []item) *relation {
+	below := &scope{rel: from, clause: "GROUP BY", aliases: items}
+	groups := b.groupExprs(q, from, items)
+	g := &grouping{
+		b: b, in: from, keys: map[string]int{}, calls: map[string]int{}, below: map[string]int{},
+		out: &relation{never: from.never, shrinks: true}, retract: from.shrinks,
+	}
+	windowed := false
+	bounds := map[role]bool{}
+	var keyCols []int
+	for _, e := range groups {
+		key := g.key(e)
+		if _, ok := g.keys[key]; ok {
+			continue
+		}
+		x := b.value(e, below)
+		name := b.nameOf(e, from)
+		c := column{name: name, typ: x.Type, number: -1}
+		if col := below.columnOf(e); col >= 0 {
+			c.role, c.timeField = from.cols[col].role, from.cols[col].timeField
+		}
+		if c.role == windowStart || c.role == windowEnd {
+			windowed, bounds[c.role] = true, true
+		}
+		at := g.column(key, x, name)
+		g.keys[key] = len(keyCols)
+		g.out.key = append(g.out.key, len(keyCols))
+		g.out.cols = append(g.out.cols, c)
+		keyCols = append(keyCols, at)
+	}
+	if g.out.never == "" && !windowed {
+		g.out.never = neverFinalGroups(from, len(groups) > 0)
+	}
+	above := &scope{rel: g.out, clause: "SELECT", groups: g}
+	var having *expr.Expr
+	list := make([]bound, len(items))
+	for i, it := range items {
+		inner := *above
+		inner.aliases = items[:i]
+		list[i] = bound{b.value(it.expr, &inner), inner.columnOf(it.expr)}
+		if list[i].expr.Type.Kind == row.Null {
+			refuse(problem.New(422, "unknown_type", "the column %s is NULL and has no type", row.QuoteName(it.name)).
+				At(place(it.expr, 0)).WithHint("give it one: NULL::VARCHAR"))
+		}
+	}
+	if q.having != nil {
+		having = b.predicate(q.having, &scope{rel: g.out, clause: "HAVING", groups: g, aliases: items})
+	}
+	node := NewAggregate(NewProject(from.node, g.exprs, g.names), keyCols, g.list, windowed)
+	g.out.node = node
+	if having != nil {
+		g.out.node = &Filter{In: node, Pred: having}
+	}
+	return projected(g.out, list, items)
+}
+
+// neverFinalGroups says why groups stay open for ever.
+func neverFinalGroups(from *relation, grouped bool) string {
+	for _, c := range from.cols {
+		if c.role == windowStart || c.role == windowEnd {
+			if grouped {
+				return "its groups have no window: window_start and window_end are not in GROUP BY"
+			}
+			return "an aggregate without GROUP BY is one row over all windows"
+		}
+	}
+	return "it aggregates without a window, so every event may change its rows"
+}
+
+// groupExprs are the expressions that a SELECT groups by: positions and aliases resolved.
+func (b *binder) groupExprs(q *selectQuery, from *relation, items []item) []sqlExpr {
+	if q.groupAll {
+		return b.groupAll(items, from)
+	}
+	if len(q.sets) > 1 || len(q.sets) == 1 && len(q.sets[0]) != len(q.groups) {
+		refuse(unsupported(place(firstOf(q.groups), q.at), "GROUPING SETS, CUBE and ROLLUP aren't supported in a view").
+			WithHint("make a view for each set of columns"))
+	}
+	var out []sqlExpr
+	for _, e := range q.groups {
+		switch e := e.(type) {
+		case *literal:
+			if !e.value.Type.IsInteger() || e.value.IsNull(0) || e.value.Type.Class() != row.Int64Class {
+				refuse(unsupported(e.at, "GROUP BY a constant isn't supported").WithHint("leave it out"))
+			}
+			n := e.value.I64[0]
+			if n < 1 || n > int64(len(items)) {
+				refuse(problem.New(422, "bad_sql", "GROUP BY %d is outside the SELECT list of %d columns", n, len(items)).At(e.at))
+			}
+			picked := items[n-1].expr
+			if hasAggregate(picked) {
+				refuse(problem.New(422, "bad_sql", "GROUP BY %d is an aggregate", n).At(e.at))
+			}
+			out = append(out, picked)
+		case *columnRef:
+			if _, _, ok := from.resolve(e); !ok { // columns come before aliases
+				s := &scope{rel: from, aliases: items}
+				if _, picked := s.alias(e); picked != nil {
+					if hasAggregate(picked) {
+						refuse(problem.New(422, "bad_sql", "GROUP BY %s is an aggregate", plainRef(e)).At(e.at))
+					}
+					out = append(out, picked)
+					continue
+				}
+			}
+			out = append(out, e)
+		default:
+			if hasAggregate(e) {
+				refuse(problem.New(422, "bad_sql", "an aggregate can't stand in GROUP BY").At(place(e, q.at)))
+			}
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func firstOf(list []sqlExpr) sqlExpr {
+	if len(list) == 0 {
+		return nil
+	}
+	return list[0]
+}
+
+// groupAll is GROUP BY ALL: every item that holds no aggregate, constants aside.
+func (b *binder) groupAll(items []item, from *relation) []sqlExpr {
+	var out []sqlExpr
+	for i, it := range items {
+		if hasAggregate(it.expr) {
+			if at, mixed := looseColumn(it.expr); mixed {
+				refuse(problem.New(422, "not_grouped", "GROUP BY ALL can't tell what to group %s by: it mixes a column with an aggregate", clip(textOf(it.expr))).
+					At(at).WithHint("write the columns in GROUP BY"))
+			}
+			continue
+		}
+		if s := (&scope{rel: from, aliases: items[:i]}); s.reads(it.expr) {
+			out = append(out, it.expr)
+		}
+	}
+	return out
+}
+
+// reads reports whether an expression names a column.
+func (s *scope) reads(e sqlExpr) bool {
+	found := false
+	each(e, func(e sqlExpr) bool {
+		switch e.(type) {
+		case *columnRef, *columnAt:
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// looseColumn finds a column that stands outside of every aggregate.
+func looseColumn(e sqlExpr) (at int, ok bool) {
+	each(e, func(e sqlExpr) bool {
+		switch e := e.(type) {
+		case *call:
+			if isAggregate(e.name) {
+				return false
+			}
+		case *columnRef:
+			at, ok = e.at, true
+		}
+		return !ok
+	})
+	return at, ok
+}
+
+// call binds an aggregate and returns its column above.
+func (g *grouping) call(b *binder, e *call, s *scope) *expr.Expr {
+	key := g.key(e)
+	at, ok := g.calls[key]
+	if !ok {
+		at = len(g.list)
+		g.list = append(g.list, g.bindCall(b, e, s))
+		g.calls[key] = at
+		c := g.list[at]
+		g.out.cols = append(g.out.cols, column{name: c.Text, sealed: true, typ: c.Func.Type, number: -1})
+	}
+	col := len(g.keys) + at
+	return expr.Column(col, row.Field{Name: g.list[at].Text, Type: g.list[at].Func.Type})
+}
+
+// bindCall settles an aggregate's types and puts its arguments into the projection below.
+func (g *grouping) bindCall(b *binder, e *call, s *scope) AggCall {
+	c := AggCall{Filter: -1, Text: textOf(e)}
+	below := &scope{rel: g.in, clause: "the aggregate " + e.name}
+	c.Spec = agg.Spec{Name: e.name, Distinct: e.distinct, Retract: g.retract}
+	if e.name == "count_star" {
+		c.Spec.Name = "count"
+	}
+	args := make([]*expr.Expr, len(e.args))
+	for i, a := range e.args {
+		if a.head().alias != "" {
+			refuse(unsupported(place(a, e.at), "%s takes its arguments by place, not by name", e.name))
+		}
+		args[i] = b.value(a, below)
+		c.Spec.Args = append(c.Spec.Args, args[i].Type)
+		var value *row.Vector
+		if args[i].IsConst() {
+			value = args[i].ConstValue()
+		}
+		c.Spec.Const = append(c.Spec.Const, value)
+	}
+	order := make([]*expr.Expr, len(e.order))
+	for i, k := range e.order {
+		order[i] = b.value(k.expr, below)
+		c.Spec.Order = append(c.Spec.Order, agg.Order{Type: order[i].Type, Desc: k.desc, NullsLast: k.nullsLast})
+	}
+	f, err := agg.New(c.Spec)
+	if err != nil {
+		refuse(aggregateProblem(err, e))
+	}
+	c.Func = f
+	for i, want := range f.Args {
+		x, key := args[i], g.key(e.args[i])
+		if !x.Type.Equal(want) {
+			x, key = b.made(e)(expr.Cast(x, want, false)), key+"::"+want.String()
+		}
+		c.Args = append(c.Args, g.column(key, x, textOf(e.args[i])))
+	}
+	for i, k := range e.order {
+		c.Args = append(c.Args, g.column(g.key(k.expr), order[i], textOf(k.expr)))
+	}
+	if e.filter != nil {
+		x := b.predicate(e.filter, &scope{rel: g.in, clause: "FILTER"})
+		c.Filter = g.column("filter:"+g.key(e.filter), x, textOf(e.filter))
+	}
+	return c
+}
+
+// aggregateProblem says what an aggregate does not take.
+func aggregateProblem(err error, e *call) *problem.Problem {
+	var unknown *agg.Unknown
+	if errors.As(err, &unknown) {
+		return unsupported(e.at, "the aggregate %s isn't supported in a view", e.name).
+			WithHint("the aggregates are %s", strings.Join(agg.Names(), ", "))
+	}
+	return problem.New(422, "type_mismatch", "%v", err).At(e.at)
+}
+
+// hasAggregate reports whether an aggregate stands in an expression.
+func hasAggregate(e sqlExpr) bool {
+	found := false
+	each(e, func(e sqlExpr) bool {
+		if c, ok := e.(*call); ok && isAggregate(c.name) {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// each visits an expression and those inside it until visit answers false, which leaves out what
+// is inside.
+func each(e sqlExpr, visit func(sqlExpr) bool) {
+	if e == nil || !visit(e) {
+		return
+	}
+	list := func(es []sqlExpr) {
+		for _, e := range es {
+			each(e, visit)
+		}
+	}
+	switch e := e.(type) {
+	case *call:
+		list(e.args)
+		each(e.filter, visit)
+		for _, k := range e.order {
+			each(k.expr, visit)
+		}
+	case *comparison:
+		list([]sqlExpr{e.left, e.right})
+	case *conjunction:
+		list(e.args)
+	case *operation:
+		list(e.args)
+	case *between:
+		list([]sqlExpr{e.input, e.lower, e.upper})
+	case *caseWhen:
+		list(e.whens)
+		list(e.thens)
+		each(e.els, visit)
+	case *castTo:
+		each(e.child, visit)
+	case *over:
+		list(e.args)
+		list(e.partitions)
+		for _, k := range e.order {
+			each(k.expr, visit)
+		}
+	}
+}
+
+// isAggregate reports whether a function of this name is an aggregate of DuckDB's.
+func isAggregate(name string) bool { return aggregates[name] || agg.Known(name) }

@@ -1,0 +1,469 @@
+package query
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tidemark/storage/problem"
+	"tidemark/storage/row"
+	"tidemark/stream"
+	"tidemark/windows"
+)
+
+// Batch writes a text for DuckDB over history, where every stream is a table of its name with the
+// pseudo columns as columns. Window functions become plain SQL wherever they stand; `*` gives the
+// columns that it gives in a view; what DuckDB leaves open follows the log (N3). All else stays as
+// it is. A view's SQL so gives the view's rows (Q5).
+//
+// The text is changed in the syntax tree, never as text: fromAST writes the tree back.
+func Batch(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string) (string, error) {
+	return BatchUpTo(parser, fromAST, cat, sql, nil)
+}
+
+// BatchUpTo is Batch over the beginning of the log: of each stream that upTo names (in lower case)
+// only events up to that sequence count.
+func BatchUpTo(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string, upTo map[string]stream.Sequence) (out string, err error) {
+	defer boundary(&err)
+	statement := parse(parser, sql)
+	r := &rewriter{parser: parser, cat: cat, upTo: upTo}
+	r.query(statement["node"], nil)
+	tree, err := json.Marshal(object{"error": false, "statements": []any{statement}})
+	if err != nil {
+		return "", fmt.Errorf("encode the syntax tree: %w", err)
+	}
+	return fromAST(tree)
+}
+
+// rewriter changes a tree in place.
+type rewriter struct {
+	parser ParseSQL
+	cat    Catalog
+	upTo   map[string]stream.Sequence
+}
+
+// query rewrites a query node; ctes are the names that hide relations of the catalog.
+func (r *rewriter) query(v any, ctes []string) {
+	q, ok := v.(object)
+	if !ok {
+		return
+	}
+	if with, ok := q["cte_map"].(object); ok {
+		list, _ := with["map"].([]any)
+		for _, e := range list {
+			entry, _ := e.(object)
+			name, _ := entry["key"].(string)
+			value, _ := entry["value"].(object)
+			inner, _ := value["query"].(object)
+			r.query(inner["node"], append(slices.Clip(ctes), name)) // a recursive one sees itself
+			ctes = append(slices.Clip(ctes), name)
+		}
+	}
+	if from, ok := q["from_table"].(object); ok {
+		events := r.events(from, ctes)
+		for name, m := range q {
+			if name != "from_table" && name != "cte_map" {
+				r.inside(m, ctes, events)
+			}
+		}
+		q["from_table"] = r.table(from, ctes)
+		return
+	}
+	for name, m := range q {
+		if name != "cte_map" {
+			r.inside(m, ctes, nil)
+		}
+	}
+}
+
+// events are the names in a FROM under which rows of a stream stand, with their pseudo columns.
+func (r *rewriter) events(t object, ctes []string) map[string]bool {
+	names := map[string]bool{}
+	var walk func(t object)
+	walk = func(t object) {
+		alias, _ := t["alias"].(string)
+		switch t["type"] {
+		case "BASE_TABLE":
+			name, _ := t["table_name"].(string)
+			if r.isStream(name, ctes) {
+				names[strings.ToLower(orText(alias, name))] = true
+			}
+		case "TABLE_FUNCTION":
+			f, _ := t["function"].(object)
+			if _, ok := windowKinds[functionName(f)]; ok {
+				if name, ok := argumentName(f); ok && r.isStream(name, ctes) {
+					names[strings.ToLower(orText(alias, name))] = true
+				}
+			}
+		case "JOIN":
+			for _, side := range []string{"left", "right"} {
+				if s, ok := t[side].(object); ok {
+					walk(s)
+				}
+			}
+		}
+	}
+	walk(t)
+	return names
+}
+
+func (r *rewriter) isStream(name string, ctes []string) bool {
+	if slices.ContainsFunc(ctes, func(c string) bool { return strings.EqualFold(c, name) }) {
+		return false
+	}
+	rel, ok := r.cat.Relation(name)
+	return ok && rel.Kind == "stream"
+}
+
+// inside rewrites the expressions of a SELECT, and the queries inside them.
+func (r *rewriter) inside(v any, ctes []string, events map[string]bool) {
+	switch v := v.(type) {
+	case []any:
+		for _, m := range v {
+			r.inside(m, ctes, events)
+		}
+	case object:
+		if t, _ := v["type"].(string); strings.HasSuffix(t, "_NODE") {
+			r.query(v, ctes)
+			return
+		}
+		if node, ok := v["node"]; ok { // a subquery
+			r.query(node, ctes)
+			return
+		}
+		for _, m := range v {
+			r.inside(m, ctes, events)
+		}
+		switch v["class"] {
+		case "STAR":
+			excludePseudo(v, events)
+		case "FUNCTION":
+			if len(events) == 1 && orderSensitive[functionName(v)] {
+				if o, ok := v["order_bys"].(object); ok {
+					o["orders"] = byLog(o["orders"])
+				}
+			}
+		case "WINDOW":
+			if len(events) == 1 && tieSensitive(v) {
+				v["orders"] = byLog(v["orders"])
+			}
+		}
+	}
+}
+
+// orderSensitive are the aggregates whose answer depends on the order of rows (N3).
+var orderSensitive = words("first last any_value arbitrary list array_agg string_agg group_concat listagg " +
+	"arg_min arg_max argmin argmax min_by max_by arg_min_null arg_max_null mode")
+
+// tieSensitive reports whether rows that are equal in a window function's order may change its
+// answer.
+func tieSensitive(w object) bool {
+	start, _ := w["start"].(string)
+	end, _ := w["end"].(string)
+	switch w["type"] {
+	case "WINDOW_ROW_NUMBER", "WINDOW_LAG", "WINDOW_LEAD", "WINDOW_FIRST_VALUE", "WINDOW_NTILE":
+		return true
+	}
+	return strings.HasSuffix(start, "_ROWS") || strings.HasSuffix(end, "_ROWS")
+}
+
+// byLog adds the log's order behind an ORDER BY.
+func byLog(orders any) []any {
+	list, _ := orders.([]any)
+	for _, name := range []string{PseudoSequence, PseudoOffset} {
+		list = append(list, object{"type": "ASCENDING", "null_order": "NULLS_LAST", "expression": columnNode(name)})
+	}
+	return list
+}
+
+func columnNode(names ...string) object {
+	list := make([]any, len(names))
+	for i, n := range names {
+		list[i] = n
+	}
+	return object{"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "query_location": json.Number("18446744073709551615"), "column_names": list}
+}
+
+// excludePseudo keeps the pseudo columns out of a `*`.
+func excludePseudo(s object, events map[string]bool) {
+	relation, _ := s["relation_name"].(string)
+	if len(events) == 0 || relation != "" && !events[strings.ToLower(relation)] {
+		return
+	}
+	list, _ := s["exclude_list"].([]any)
+	for _, p := range pseudoColumns {
+		if !slices.ContainsFunc(list, func(v any) bool { n, _ := v.(string); return strings.EqualFold(n, p.Name) }) {
+			list = append(list, p.Name)
+		}
+	}
+	s["exclude_list"] = list
+}
+
+// table rewrites what stands in FROM and returns what stands there now.
+func (r *rewriter) table(t object, ctes []string) object {
+	switch t["type"] {
+	case "SUBQUERY":
+		inner, _ := t["subquery"].(object)
+		r.query(inner["node"], ctes)
+	case "JOIN":
+		for _, side := range []string{"left", "right"} {
+			if s, ok := t[side].(object); ok {
+				t[side] = r.table(s, ctes)
+			}
+		}
+		r.inside(t["condition"], ctes, nil)
+	case "TABLE_FUNCTION":
+		f, _ := t["function"].(object)
+		if _, ok := windowKinds[functionName(f)]; ok {
+			return r.window(t, f, ctes)
+		}
+		r.inside(f, ctes, nil)
+	case "BASE_TABLE":
+		name, _ := t["table_name"].(string)
+		return r.prefix(t, name, ctes)
+	default:
+		r.inside(t, ctes, nil)
+	}
+	return t
+}
+
+// prefix cuts a stream down to the events that count.
+func (r *rewriter) prefix(t object, name string, ctes []string) object {
+	last, ok := r.upTo[strings.ToLower(name)]
+	if !ok || !r.isStream(name, ctes) {
+		return t
+	}
+	statement := parse(r.parser, fmt.Sprintf("SELECT * FROM (SELECT * FROM __input WHERE %s <= %d) AS w", PseudoSequence, last))
+	node, _ := statement["node"].(object)
+	inner, _ := copied(t).(object)
+	inner["alias"], inner["column_name_alias"] = "", []any{}
+	out, _ := fill(node["from_table"], nil, inner).(object)
+	out["alias"], out["column_name_alias"] = t["alias"], t["column_name_alias"]
+	if a, _ := t["alias"].(string); a == "" {
+		out["alias"] = name
+	}
+	return out
+}
+
+func functionName(f object) string {
+	name, _ := f["function_name"].(string)
+	return strings.ToLower(name)
+}
+
+// argumentName is the relation that a window function names.
+func argumentName(f object) (string, bool) {
+	args, _ := f["children"].([]any)
+	if len(args) == 0 {
+		return "", false
+	}
+	a, _ := args[0].(object)
+	names, _ := a["column_names"].([]any)
+	if a["class"] != "COLUMN_REF" || len(names) != 1 {
+		return "", false
+	}
+	name, ok := names[0].(string)
+	return name, ok
+}
+
+// window writes a window function as a subquery.
+func (r *rewriter) window(t, f object, ctes []string) object {
+	name := functionName(f)
+	kind := windowKinds[name]
+	at := max(0, location(f))
+	args, _ := f["children"].([]any)
+	if len(args) < 2+kind.spans {
+		refuse(problem.New(422, "bad_sql", "%s needs %d arguments and has %d", name, 2+kind.spans, len(args)).At(at).
+			WithHint("write %s", kind.usage))
+	}
+	keys := args[2+kind.spans:]
+	if kind.kind == windows.Tumble || kind.kind == windows.Hop {
+		if len(keys) > 0 {
+			refuse(unsupported(max(at, leftmost(keys)), "%s has %d arguments too many", name, len(keys)).
+				WithHint("write %s; windows in a time zone aren't supported yet", kind.usage))
+		}
+	}
+	for _, k := range keys {
+		if o, _ := k.(object); o["class"] == "CONSTANT" {
+			refuse(unsupported(max(at, leftmost(k)), "windows in a time zone aren't supported yet").WithHint("leave it out: windows are in UTC"))
+		}
+	}
+
+	input, alias, hidden := r.windowInput(args[0], name, ctes)
+	time := args[1]
+	if rel, ok := r.cat.Relation(alias); ok && hidden != nil && timeIsText(rel, time) {
+		time = columnNode(PseudoTime)
+	}
+	holes := map[string]any{"__time": time, "__size": args[2]}
+	if kind.kind == windows.Hop {
+		holes["__slide"], holes["__size"] = args[2], args[3]
+	}
+	for i, k := range keys {
+		holes[fmt.Sprintf("__key%d", i)] = k
+	}
+	template := windowSQL(kind.kind, len(keys), hidden)
+	if kind.kind == windows.Hop {
+		template = strings.Replace(template, "__count", fmt.Sprint(r.hopCount(args[2], args[3], at)), 1)
+	}
+	statement := parse(r.parser, "SELECT * FROM ("+template+") AS w")
+	node, _ := statement["node"].(object)
+	out, ok := fill(node["from_table"], holes, input).(object)
+	if !ok {
+		refuse(problem.New(422, "bad_sql", "the window function %s could not be written as SQL", name).At(at))
+	}
+	out["alias"], out["column_name_alias"] = t["alias"], t["column_name_alias"]
+	if a, _ := t["alias"].(string); a == "" {
+		out["alias"] = alias
+	}
+	return out
+}
+
+// timeIsText reports whether a window's time is a stream's time field that is no TIMESTAMP.
+func timeIsText(rel Relation, time any) bool {
+	o, _ := time.(object)
+	names, _ := o["column_names"].([]any)
+	if len(names) == 0 {
+		return false
+	}
+	last, _ := names[len(names)-1].(string)
+	i := row.FieldIndex(rel.Fields, last)
+	return i >= 0 && strings.EqualFold(last, rel.TimeField) && rel.Fields[i].Type.Kind != row.Timestamp
+}
+
+// windowInput is the table that a window function reads, the name under which the function's
+// columns are known, and the columns that its own hide: nil when they are not known.
+func (r *rewriter) windowInput(arg any, function string, ctes []string) (input object, alias string, hidden []string) {
+	a, _ := arg.(object)
+	if name, ok := argumentName(object{"children": []any{arg}}); ok {
+		input = object{"type": "BASE_TABLE", "alias": "", "sample": nil, "query_location": a["query_location"],
+			"schema_name": "", "catalog_name": "", "table_name": name, "column_name_alias": []any{}}
+		if !r.isStream(name, ctes) {
+			return input, name, nil
+		}
+		input = r.prefix(input, name, ctes)
+		rel, _ := r.cat.Relation(name)
+		hidden = []string{}
+		for _, f := range rel.Fields {
+			if strings.EqualFold(f.Name, WindowStart) || strings.EqualFold(f.Name, WindowEnd) {
+				hidden = append(hidden, row.QuoteName(f.Name))
+			}
+		}
+		return input, name, hidden
+	}
+	if a["class"] == "SUBQUERY" && a["subquery_type"] == "SCALAR" {
+		inner, _ := a["subquery"].(object)
+		r.query(inner["node"], ctes)
+		return object{"type": "SUBQUERY", "alias": "", "sample": nil, "query_location": a["query_location"],
+			"subquery": inner, "column_name_alias": []any{}}, function, nil
+	}
+	refuse(unsupported(max(0, leftmost(arg)), "the first argument of %s must be a stream, a view, a CTE or a subquery", function).
+		WithHint("write %s", windowKinds[function].usage))
+	return nil, "", nil
+}
+
+// star is the SELECT list that gives the input's columns without helpers and without those that a
+// window function hides.
+func starWithout(hidden []string, helpers ...string) string {
+	if hidden == nil { // the names are DuckDB's to find out
+		list := []string{"'window_start'", "'window_end'"}
+		for _, h := range helpers {
+			list = append(list, "'"+h+"'")
+		}
+		return "COLUMNS(c -> lower(c) NOT IN (" + strings.Join(list, ", ") + "))"
+	}
+	if list := append(slices.Clip(hidden), helpers...); len(list) > 0 {
+		return "* EXCLUDE (" + strings.Join(list, ", ") + ")"
+	}
+	return "*"
+}
+
+// windowSQL is a window function as plain SQL. The holes __input, __time, __size, __slide and
+// __key… are filled in the tree.
+func windowSQL(kind windows.Kind, keys int, hidden []string) string {
+	list := func(prefix, pattern, sep string) string {
+		var b strings.Builder
+		for i := range keys {
+			if i > 0 {
+				b.WriteString(sep)
+			} else {
+				b.WriteString(prefix)
+			}
+			b.WriteString(strings.ReplaceAll(pattern, "#", fmt.Sprint(i)))
+		}
+		return b.String()
+	}
+	size := "CAST(__size AS INTERVAL)"
+	switch kind {
+	case windows.Tumble:
+		start := "time_bucket(" + size + ", __time)"
+		return "SELECT " + starWithout(hidden) + ", " + start + " AS window_start, " + start + " + " + size + " AS window_end FROM __input"
+	case windows.Hop:
+		start := "time_bucket(CAST(__slide AS INTERVAL), __time) - __tm_k * CAST(__slide AS INTERVAL)"
+		return "SELECT " + starWithout(hidden, "__tm_k") + ", " + start + " AS window_start, " + start + " + " + size + " AS window_end " +
+			"FROM __input, (SELECT unnest(range(__count)) AS __tm_k) AS __tm_w WHERE " + start + " + " + size + " > __time"
+	case windows.Session:
+		by := list("PARTITION BY ", "__key#", ", ")
+		own := by
+		if own == "" {
+			own = "PARTITION BY __tm_nr"
+		} else {
+			own += ", __tm_nr"
+		}
+		return "SELECT " + starWithout(hidden, "__tm_new", "__tm_nr") + ", min(__time) OVER (" + own + ") AS window_start, max(__time) OVER (" + own + ") + " + size + " AS window_end FROM (" +
+			"SELECT *, sum(__tm_new) OVER (" + by + " ORDER BY __time ROWS UNBOUNDED PRECEDING) AS __tm_nr FROM (" +
+			"SELECT *, CASE WHEN lag(__time) OVER (" + by + " ORDER BY __time) + " + size + " >= __time THEN 0 ELSE 1 END AS __tm_new FROM __input))"
+	default: // slide
+		helpers := []string{"__tm_time", "__tm_end"}
+		for i := range keys {
+			helpers = append(helpers, fmt.Sprintf("__tm_k%d", i), fmt.Sprintf("__tm_j%d", i))
+		}
+		inner := "SELECT *, __time AS __tm_time" + list(", ", "__key# AS __tm_k#", ", ") + " FROM __input"
+		return "SELECT " + starWithout(hidden, helpers...) + ", __tm_end - " + size + " AS window_start, __tm_end AS window_end FROM (" + inner + ") AS __tm_e, " +
+			"(SELECT DISTINCT __tm_time AS __tm_end" + list(", ", "__tm_k# AS __tm_j#", ", ") + " FROM (" + inner + ") AS __tm_i) AS __tm_w " +
+			"WHERE __tm_time <= __tm_end AND __tm_time >= __tm_end - " + size + list(" AND ", "__tm_k# IS NOT DISTINCT FROM __tm_j#", " AND ")
+	}
+}
+
+// fill copies a template, replacing its holes.
+func fill(v any, holes map[string]any, input object) any {
+	switch v := v.(type) {
+	case object:
+		if v["class"] == "COLUMN_REF" {
+			if names, _ := v["column_names"].([]any); len(names) == 1 {
+				name, _ := names[0].(string)
+				if hole, ok := holes[name]; ok {
+					filled, _ := copied(hole).(object)
+					filled["alias"] = v["alias"]
+					return filled
+				}
+			}
+		}
+		if v["type"] == "BASE_TABLE" && v["table_name"] == "__input" {
+			return copied(input)
+		}
+		out := make(object, len(v))
+		for k, m := range v {
+			out[k] = fill(m, holes, input)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, m := range v {
+			out[i] = fill(m, holes, input)
+		}
+		return out
+	}
+	return v
+}
+
+func copied(v any) any { return fill(v, nil, nil) }
+
+// hopCount is how many windows of a hop an event can lie in, at most.
+func (r *rewriter) hopCount(slide, size any, at int) int64 {
+	b := &binder{}
+	c := &call{exprHead: exprHead{at: at}, name: "hop"}
+	s, n := b.span(c, decodeExpr(slide)), b.span(c, decodeExpr(size))
+	least, _ := windows.Interval{Days: s.Days + 28*s.Months, Micros: s.Micros}.Span()
+	most, _ := windows.Interval{Days: n.Days + 31*n.Months, Micros: n.Micros}.Span()
+	return most/least + 1
+}

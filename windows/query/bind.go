@@ -1,0 +1,324 @@
+package query
+
+import (
+	"slices"
+	"strings"
+
+	"tidemark/storage/problem"
+	"tidemark/storage/row"
+	"tidemark/windows/expr"
+)
+
+// binder turns the text's tree into nodes.
+type binder struct {
+	cat  Catalog
+	plan *Plan
+	// words are all names in the text, in lower case; a scan gives only columns named there.
+	words map[string]bool
+	stars bool // a `*` stands somewhere
+	// used are the columns of the streams that were found by name, by source.
+	used []map[int]bool
+	// timed is set when a window function has settled the view's kind of time.
+	timed bool
+	// ctes are the common table expressions in sight, inner ones last.
+	ctes []visibleCTE
+	// inCTE bounds how often CTEs may open CTEs.
+	inCTE int
+}
+
+type visibleCTE struct {
+	cte
+	seen int // how many of ctes it sees itself
+}
+
+// scope is what an expression may name.
+type scope struct {
+	rel *relation
+	// clause names the part of the SELECT, for errors.
+	clause string
+	// aliases are the SELECT list's items that may be named, after the columns.
+	aliases []item
+	// groups is set above an aggregation.
+	groups *grouping
+}
+
+// item is one expression of a SELECT list.
+type item struct {
+	name string
+	expr sqlExpr
+}
+
+// columnAt is a column that has been found already, such as one of `*`.
+type columnAt struct {
+	exprHead
+	col  int
+	name string
+}
+
+// queryOf binds a query. needKey asks for the row key to be among the columns.
+func (b *binder) queryOf(q sqlQuery, needKey bool) *relation {
+	h := q.common()
+	seen := len(b.ctes)
+	defer func() { b.ctes = b.ctes[:seen] }()
+	for _, c := range h.ctes {
+		b.ctes = append(b.ctes, visibleCTE{c, len(b.ctes)})
+	}
+	b.refuseOrder(h)
+	switch q := q.(type) {
+	case *selectQuery:
+		return b.selectOf(q, needKey)
+	case *setQuery:
+		refuse(unsupported(max(0, h.at), "%s isn't supported in a view", setName(q)).
+			WithHint("make a view for each part"))
+	case *otherQuery:
+		refuse(unsupported(max(0, h.at), "%s isn't supported in a view", q.what))
+	}
+	return nil
+}
+
+// setName is a set operation as SQL writes it.
+func setName(q *setQuery) string {
+	name := strings.ReplaceAll(q.op, "_", " ")
+	if q.all {
+		name += " ALL"
+	}
+	return name
+}
+
+// refuseOrder refuses ORDER BY, LIMIT and OFFSET: rows of a view have no order (N4).
+func (b *binder) refuseOrder(h *queryHead) {
+	switch {
+	case h.offset != nil:
+		refuse(unsupported(place(h.offset, h.limitAt), "OFFSET isn't supported in a view").
+			WithHint("rows of a view have no order; page through them with limit and cursor on /rows"))
+	case h.limit != nil && len(h.order) == 0:
+		refuse(unsupported(place(h.limit, h.limitAt), "LIMIT without ORDER BY isn't supported in a view").
+			WithHint("which rows would they be? Leave it out and use ?limit= on /rows"))
+	case h.limit != nil:
+		refuse(unsupported(place(h.order[0].expr, h.orderAt), "ORDER BY … LIMIT isn't supported in a view yet").
+			WithHint("leave both out and read the view's rows with ?order=…&limit=…"))
+	case len(h.order) > 0:
+		refuse(unsupported(place(h.order[0].expr, h.orderAt), "ORDER BY alone isn't supported in a view").
+			WithHint("rows of a view have no order; leave it out and use ?order= on /rows or order in a subscription"))
+	}
+}
+
+// place is where an expression stands, or else the other place.
+func place(e sqlExpr, other int) int {
+	if e != nil && e.head().at >= 0 {
+		return e.head().at
+	}
+	return other
+}
+
+// selectOf binds one SELECT.
+func (b *binder) selectOf(q *selectQuery, needKey bool) *relation {
+	if q.qualify != nil {
+		refuse(unsupported(place(q.qualify, q.at), "QUALIFY isn't supported in a view yet").
+			WithHint("read the top rows with ?order=…&limit=… on /rows"))
+	}
+	if len(q.on) > 0 {
+		refuse(unsupported(place(q.on[0], q.at), "DISTINCT ON isn't supported in a view").
+			WithHint("GROUP BY its columns and take arg_max(value, time) or first(value) of the others"))
+	}
+	aggregated := q.groupAll || len(q.groups) > 0 || len(q.sets) > 0 || q.having != nil || slices.ContainsFunc(q.items, hasAggregate)
+	from := b.table(q.from, needKey && !aggregated && !q.distinct)
+	items := b.expand(q.items, from)
+
+	if q.where != nil {
+		pred := b.predicate(q.where, &scope{rel: from, clause: "WHERE", aliases: items})
+		if from.assign != nil {
+			from.assign.Where = pred // judged before lateness (L1)
+		} else {
+			from.node = &Filter{In: from.node, Pred: pred}
+		}
+	}
+	from.scan, from.assign = false, nil
+	out := from
+	if aggregated {
+		out = b.aggregate(q, from, items)
+	} else {
+		out = b.project(&scope{rel: from, clause: "SELECT"}, items)
+	}
+	if q.distinct {
+		out = distinctOf(out)
+	}
+	return out
+}
+
+// expand replaces each `*` by the columns that it stands for, and names the items.
+func (b *binder) expand(list []sqlExpr, from *relation) []item {
+	var out []item
+	for _, e := range list {
+		s, ok := e.(*star)
+		if !ok {
+			out = append(out, item{b.nameOf(e, from), e})
+			continue
+		}
+		if s.relation != "" && !from.hasTable(s.relation) {
+			refuse(problem.New(422, "unknown_relation", "there is no %s in FROM", s.relation).At(s.at))
+		}
+		excluded, replaced := map[string]bool{}, map[string]bool{}
+		for i, c := range from.cols {
+			if c.hidden || s.relation != "" && !strings.EqualFold(c.table, s.relation) {
+				continue
+			}
+			lower := strings.ToLower(c.name)
+			if slices.ContainsFunc(s.exclude, func(n string) bool { return strings.EqualFold(n, c.name) }) {
+				excluded[lower] = true
+				continue
+			}
+			at := slices.IndexFunc(s.replace, func(e sqlExpr) bool { return strings.EqualFold(e.head().alias, c.name) })
+			if at >= 0 {
+				replaced[lower] = true
+				out = append(out, item{c.name, s.replace[at]})
+				continue
+			}
+			out = append(out, item{c.name, &columnAt{exprHead{at: s.at}, i, c.name}})
+		}
+		for _, n := range s.exclude {
+			if !excluded[strings.ToLower(n)] {
+				refuse(problem.New(422, "unknown_column", "EXCLUDE: there is no column %s", n).At(s.at))
+			}
+		}
+		for _, e := range s.replace {
+			if !replaced[strings.ToLower(e.head().alias)] {
+				refuse(problem.New(422, "unknown_column", "REPLACE: there is no column %s", e.head().alias).At(place(e, s.at)))
+			}
+		}
+	}
+	if len(out) == 0 {
+		refuse(problem.New(422, "bad_sql", "the SELECT has no column").At(0))
+	}
+	return out
+}
+
+// nameOf is the name of an item of a SELECT list, as DuckDB gives it.
+func (b *binder) nameOf(e sqlExpr, from *relation) string {
+	if alias := e.head().alias; alias != "" {
+		return alias
+	}
+	if c, ok := e.(*columnRef); ok {
+		if col, path, ok := from.resolve(c); ok && len(path) == 0 {
+			return from.cols[col].name
+		}
+		return c.names[len(c.names)-1]
+	}
+	return textOf(e)
+}
+
+// bound is an item of a SELECT list with its types settled.
+type bound struct {
+	expr *expr.Expr
+	// col is the input's column when the expression is nothing but that, else −1.
+	col int
+}
+
+// project binds a SELECT list over the scope's relation and carries the row key along.
+func (b *binder) project(s *scope, items []item) *relation {
+	in := s.rel
+	list := make([]bound, len(items))
+	for i, it := range items {
+		inner := *s
+		inner.aliases = items[:i]
+		list[i] = bound{b.value(it.expr, &inner), s.columnOf(it.expr)}
+		if list[i].expr.Type.Kind == row.Null {
+			refuse(problem.New(422, "unknown_type", "the column %s is NULL and has no type", row.QuoteName(it.name)).
+				At(place(it.expr, 0)).WithHint("give it one: NULL::VARCHAR"))
+		}
+	}
+	return projected(in, list, items)
+}
+
+// projected makes the projection of bound items over a relation.
+func projected(in *relation, list []bound, items []item) *relation {
+	out := &relation{once: in.once, never: in.never, shrinks: in.shrinks}
+	var exprs []*expr.Expr
+	var names []string
+	from := map[int]int{} // input column → output column
+	for i, e := range list {
+		c := column{name: items[i].name, typ: e.expr.Type, number: -1}
+		if e.col >= 0 {
+			src := in.cols[e.col]
+			c.role, c.timeField = src.role, src.timeField
+			if _, ok := from[e.col]; !ok {
+				from[e.col] = i
+			}
+		}
+		out.cols = append(out.cols, c)
+		exprs, names = append(exprs, e.expr), append(names, items[i].name)
+	}
+	for _, k := range in.key {
+		at, ok := from[k]
+		if !ok {
+			src := in.cols[k]
+			at = len(out.cols)
+			from[k] = at
+			out.cols = append(out.cols, column{name: src.name, typ: src.typ, hidden: true, sealed: true, role: src.role, number: -1})
+			exprs, names = append(exprs, expr.Column(k, in.field(k))), append(names, src.name)
+		}
+		out.key = append(out.key, at)
+	}
+	out.node = NewProject(in.node, exprs, names)
+	return out
+}
+
+// columnOf is the column that an expression is, without anything done to it, or −1.
+func (s *scope) columnOf(e sqlExpr) int {
+	if s.groups != nil {
+		if k, ok := s.groups.match(e); ok {
+			return k
+		}
+		return -1
+	}
+	switch e := e.(type) {
+	case *columnAt:
+		return e.col
+	case *columnRef:
+		if col, path, ok := s.rel.resolve(e); ok && len(path) == 0 {
+			return col
+		}
+		if inner, e := s.alias(e); e != nil {
+			return inner.columnOf(e)
+		}
+	}
+	return -1
+}
+
+// alias finds the expression that a reference names as an alias of the SELECT list, and what it
+// may name itself: the columns and the aliases before it.
+func (s *scope) alias(c *columnRef) (*scope, sqlExpr) {
+	if len(c.names) != 1 {
+		return nil, nil
+	}
+	for i, it := range s.aliases {
+		if h := it.expr.head(); h.alias != "" && strings.EqualFold(h.alias, c.names[0]) {
+			inner := *s
+			inner.aliases = s.aliases[:i]
+			return &inner, it.expr
+		}
+	}
+	return nil, nil
+}
+
+// distinctOf is SELECT DISTINCT: one row for each group of equal rows.
+func distinctOf(in *relation) *relation {
+	out := &relation{never: in.never, shrinks: true}
+	var keys []int
+	windowed := false
+	for i, c := range in.cols {
+		if c.hidden {
+			continue
+		}
+		windowed = windowed || c.role == windowStart || c.role == windowEnd
+		out.key = append(out.key, len(keys))
+		keys = append(keys, i)
+		c.source, c.number = 0, -1
+		out.cols = append(out.cols, c)
+	}
+	if out.never == "" && !windowed {
+		out.never = "SELECT DISTINCT without window_start or window_end among its columns stays open for ever"
+	}
+	out.node = NewAggregate(in.node, keys, nil, windowed)
+	return out
+}
