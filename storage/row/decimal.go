@@ -1,5 +1,7 @@
 package row
 
+import "strconv"
+
 // decimalText is the text of a JSON number taken apart: ±0.d1d2d3… · 10^point, where d1 is the
 // first digit that is not zero. Nothing of it is computed, so 1e1000000000 costs no more than 1.
 type decimalText struct {
@@ -155,4 +157,23 @@ func FormatDecimal(dst []byte, unscaled Int128, scale uint8) []byte {
 	dst = append(dst, text[:len(text)-s]...)
 	dst = append(dst, '.')
 	return append(dst, text[len(text)-s:]...)
+}
+
+// CanonicalNumber returns a text that is the same for all JSON numbers of one value, such as 10,
+// 10.0 and 1e1; "" when the text is no number.
+func CanonicalNumber(text []byte) string {
+	d, ok := parseDecimalText(text)
+	if !ok {
+		return ""
+	}
+	if d.digits == 0 {
+		return "0"
+	}
+	out := make([]byte, 0, d.digits+8)
+	if d.neg {
+		out = append(out, '-')
+	}
+	out = append(append(out, d.whole...), d.frac...)
+	out = append(out, 'e')
+	return string(strconv.AppendInt(out, int64(d.point), 10))
 }
