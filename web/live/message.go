@@ -1,0 +1,184 @@
+package live
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"tidemark/storage/problem"
+	"tidemark/storage/row"
+	"tidemark/stream"
+)
+
+// Close codes of the protocol.
+const (
+	closeBadMessage = 4400
+	closeTooSlow    = 4408
+	closeGroupTaken = 4409
+)
+
+// op is what a client asks. Members that an op does not use are not looked at.
+type op struct {
+	Op          string          `json:"op"`
+	ID          string          `json:"id"`
+	To          string          `json:"to"`
+	From        json.RawMessage `json:"from"`
+	Where       string          `json:"where"`
+	Range       json.RawMessage `json:"range"`
+	Order       string          `json:"order"`
+	Limit       int             `json:"limit"`
+	Fold        *bool           `json:"fold"`
+	Group       string          `json:"group"`
+	MaxInFlight int             `json:"max_in_flight"`
+	Position    string          `json:"position"`
+}
+
+// badMessage is the error of a message that ends its socket with 4400.
+type badMessage string
+
+func (b badMessage) Error() string { return string(b) }
+
+const maxID = 64
+
+// parseOp reads one message. What it refuses is the client's bug and ends the socket; what names
+// something that is not there is answered with an error message instead.
+func parseOp(data []byte) (op, error) {
+	var o op
+	if !utf8.Valid(data) {
+		return o, badMessage("the message is not UTF-8")
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&o); err != nil {
+		return o, badMessage("not a message: " + err.Error())
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return o, badMessage("bytes after the message")
+	}
+	switch o.Op {
+	case "subscribe":
+		if o.To == "" {
+			return o, badMessage(`subscribe needs "to"`)
+		}
+	case "unsubscribe":
+	case "ack":
+		if o.Position == "" {
+			return o, badMessage(`ack needs "position"`)
+		}
+	case "":
+		return o, badMessage(`"op" is missing`)
+	default:
+		return o, badMessage("unknown op " + strconv.Quote(clip(o.Op, 40)))
+	}
+	if o.ID == "" || len(o.ID) > maxID {
+		return o, badMessage(`"id" must have 1 to 64 bytes`)
+	}
+	return o, nil
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n]
+}
+
+// start is where a subscription begins.
+type start struct {
+	kind string // "snapshot", "latest", "earliest", "position", "time" or "" for the default
+	at   stream.Position
+	text string // the position as the client wrote it
+	time int64  // microseconds
+}
+
+// parseStart reads "from".
+func parseStart(raw json.RawMessage) (start, error) {
+	bad := func() (start, error) {
+		return start{}, problem.New(400, "bad_from", "from can't be read: %.100s", raw).
+			WithHint(`write "snapshot", "latest", "earliest", a position, or {"time":"2024-01-01T12:00:00Z"}`)
+	}
+	if len(raw) == 0 || string(raw) == "null" {
+		return start{}, nil
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		switch text {
+		case "":
+			return start{}, nil
+		case "snapshot", "latest", "earliest":
+			return start{kind: text}, nil
+		}
+		at, err := stream.ParsePosition(text)
+		if err != nil {
+			return bad()
+		}
+		return start{kind: "position", at: at, text: text}, nil
+	}
+	var object struct {
+		Time *string `json:"time"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if dec.Decode(&object) != nil || object.Time == nil {
+		return bad()
+	}
+	micros, err := row.ParseTime([]byte(*object.Time))
+	if err != nil {
+		return bad()
+	}
+	return start{kind: "time", time: micros}, nil
+}
+
+// What follows writes messages. Each begins with type and id.
+
+func begin(kind, id string) []byte {
+	b := append(make([]byte, 0, 256), `{"type":"`...)
+	b = append(b, kind...)
+	b = append(b, `","id":`...)
+	return row.AppendJSONString(b, id)
+}
+
+func appendPosition(b []byte, position string) []byte {
+	b = append(b, `,"position":"`...)
+	b = append(b, position...)
+	return append(b, '"')
+}
+
+func appendSeq(b []byte, seq int64) []byte {
+	return strconv.AppendInt(append(b, `,"seq":`...), seq, 10)
+}
+
+func appendAsOf(b []byte, asOf json.RawMessage) []byte {
+	if len(asOf) == 0 {
+		return b
+	}
+	return append(append(b, `,"as_of":`...), asOf...)
+}
+
+// errorMessage tells a problem of one subscription. Whether trying again can help follows from
+// the kind of problem: what the server could not do now, it may do later.
+func errorMessage(id string, p *problem.Problem) []byte {
+	b := begin("error", id)
+	b = append(b, `,"code":`...)
+	b = row.AppendJSONString(b, p.Code)
+	b = append(b, `,"message":`...)
+	b = row.AppendJSONString(b, p.Detail)
+	if p.Hint != "" {
+		b = append(b, `,"hint":`...)
+		b = row.AppendJSONString(b, p.Hint)
+	}
+	if p.Position >= 0 {
+		b = strconv.AppendInt(append(b, `,"at":`...), int64(p.Position), 10)
+	}
+	b = append(b, `,"retryable":`...)
+	b = strconv.AppendBool(b, p.Status >= 500 || p.Status == 429)
+	return append(b, '}')
+}
+
+func reconnectMessage(after time.Duration) []byte {
+	return append(strconv.AppendInt([]byte(`{"type":"reconnect","after_ms":`), after.Milliseconds(), 10), '}')
+}

@@ -1,0 +1,158 @@
+package live
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/adaptor"
+	"github.com/gorilla/websocket"
+
+	"tidemark/storage/problem"
+	"tidemark/storage/row"
+)
+
+// Subprotocol is the name of the protocol; clients may leave it out.
+const Subprotocol = "tidemark.v1.json"
+
+// Mount adds the routes of live.
+func (h *Hub) Mount(r fiber.Router) {
+	r.Get("/v1/live", h.open)
+	r.Get("/v1/live/:name", h.openNamed)
+}
+
+// open upgrades to a websocket on which the client subscribes.
+func (h *Hub) open(c *fiber.Ctx) error { return h.upgrade(c, nil) }
+
+// openNamed subscribes by the address alone: over a websocket, or as server-sent events.
+func (h *Hub) openNamed(c *fiber.Ctx) error {
+	o, err := opFromAddress(c)
+	if err != nil {
+		return err
+	}
+	if _, err := h.opts.Relations(o.To); err != nil {
+		return err
+	}
+	if websocket.IsWebSocketUpgrade(headersOf(c)) {
+		return h.upgrade(c, &o)
+	}
+	if strings.Contains(c.Get(fiber.HeaderAccept), "text/event-stream") {
+		return h.eventStream(c, o)
+	}
+	return h.upgrade(c, &o) // says what is missing
+}
+
+// headersOf is the part of a request that says whether it is an upgrade.
+func headersOf(c *fiber.Ctx) *http.Request {
+	return &http.Request{Header: http.Header{
+		"Connection": {c.Get(fiber.HeaderConnection)}, "Upgrade": {c.Get(fiber.HeaderUpgrade)},
+	}}
+}
+
+// upgrade makes a websocket of the request and serves it until it ends. The guard of package web
+// has looked at Host and Origin before.
+func (h *Hub) upgrade(c *fiber.Ctx, first *op) error {
+	if !websocket.IsWebSocketUpgrade(headersOf(c)) {
+		c.Set(fiber.HeaderUpgrade, "websocket")
+		p := problem.New(426, "upgrade_required", "this address speaks websocket").
+			WithHint(`connect with a websocket client, or ask for one relation with "Accept: text/event-stream" at /v1/live/{name}`)
+		p.Title = "Another protocol is needed"
+		return p
+	}
+	if err := h.room(); err != nil {
+		return err
+	}
+	id, _ := c.Locals("request").(string)
+	upgrader := websocket.Upgrader{
+		HandshakeTimeout: 10 * time.Second,
+		ReadBufferSize:   4 << 10,
+		WriteBufferSize:  4 << 10,
+		Subprotocols:     []string{Subprotocol},
+		CheckOrigin:      func(*http.Request) bool { return true },
+		Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
+			p := problem.New(status, "bad_handshake", "%v", reason).WithHint("send a websocket handshake of version 13 (RFC 6455)")
+			w.Header().Set("Content-Type", problem.ContentType)
+			w.WriteHeader(status)
+			_, _ = w.Write(p.JSON(id))
+		},
+	}
+	return adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		paced := &pacedConn{patience: h.opts.StallAfter}
+		conn, err := upgrader.Upgrade(&pacedWriter{w, paced}, r, http.Header{"X-Request-Id": {id}})
+		if err != nil {
+			return // Error has answered
+		}
+		h.serve(conn, paced, first)
+	})(c)
+}
+
+// opFromAddress reads a subscription from path and query. Fiber's strings are overwritten after
+// the handler, so all of them are copied.
+func opFromAddress(c *fiber.Ctx) (op, error) {
+	o := op{Op: "subscribe", To: strings.Clone(c.Params("name"))}
+	o.ID = o.To
+	var err error
+	c.Context().QueryArgs().VisitAll(func(k, v []byte) {
+		value := string(v)
+		number := func() int {
+			n, e := strconv.Atoi(value)
+			if (e != nil || n < 0) && err == nil {
+				err = problem.New(400, "bad_parameter", "%s=%.40s is not a number from 0 on", k, value).WithHint("leave it out or give a number")
+			}
+			return n
+		}
+		switch string(k) {
+		case "id":
+			o.ID = value
+		case "from":
+			o.From = fromText(value)
+		case "where":
+			o.Where = value
+		case "range":
+			o.Range = rangeText(value)
+		case "order":
+			o.Order = value
+		case "limit":
+			o.Limit = number()
+		case "fold":
+			fold := value != "false" && value != "0"
+			o.Fold = &fold
+		case "group":
+			o.Group = value
+		case "max_in_flight":
+			o.MaxInFlight = number()
+		default:
+			if err == nil {
+				err = problem.New(400, "unknown_parameter", "there is no parameter %.60q here", k).
+					WithHint("the options of subscribe are from, where, range, order, limit, fold, group, max_in_flight and id")
+			}
+		}
+	})
+	if err == nil && (o.ID == "" || len(o.ID) > maxID) {
+		err = problem.New(400, "bad_parameter", "id must have 1 to 64 bytes").WithHint("leave it out")
+	}
+	return o, err
+}
+
+// fromText is from as it stands in an address: a word, a position, an instant, or JSON.
+func fromText(text string) json.RawMessage {
+	if strings.HasPrefix(text, "{") {
+		return json.RawMessage(text)
+	}
+	if _, err := row.ParseTime([]byte(text)); err == nil {
+		return append(row.AppendJSONString([]byte(`{"time":`), text), '}')
+	}
+	return row.AppendJSONString(nil, text)
+}
+
+// rangeText is range as it stands in an address: from,to or now-6h.
+func rangeText(text string) json.RawMessage {
+	if from, to, ok := strings.Cut(text, ","); ok {
+		b := append(row.AppendJSONString([]byte{'['}, from), ',')
+		return append(row.AppendJSONString(b, to), ']')
+	}
+	return row.AppendJSONString(nil, text)
+}

@@ -1,0 +1,154 @@
+package live
+
+import (
+	"context"
+	"strconv"
+
+	"tidemark/stream"
+)
+
+// A numbered log holds entries with rising numbers: the alerts of a rule, or the late events of a
+// view. Its positions carry the log's identity, the number as sequence, and a mark, so that they
+// are not taken for places in the log of events.
+const numberedMark = -1
+
+// source is a numbered log.
+type source interface {
+	// frame names the type of the frames and the member that holds the entries.
+	frame() (kind, member string)
+	read(after int64, limit int) ([]Entry, error)
+	// ends are the oldest number that is kept and the newest; 0, 0 while there is none.
+	ends() (oldest, newest int64, err error)
+	watch() (<-chan struct{}, func())
+}
+
+type alertSource struct {
+	log  Alerts
+	name string
+}
+
+func (a alertSource) frame() (string, string) { return "alerts", "alerts" }
+func (a alertSource) read(after int64, limit int) ([]Entry, error) {
+	return a.log.Log(a.name, after, limit)
+}
+func (a alertSource) ends() (int64, int64, error)      { return a.log.Ends(a.name) }
+func (a alertSource) watch() (<-chan struct{}, func()) { return a.log.Watch(a.name) }
+
+// numbered follows a numbered log, never folded.
+func (s *subscription) numbered(ctx context.Context, from start, src source) error {
+	arrived, stop := src.watch()
+	defer stop()
+	after, err := s.numberedStart(ctx, from, src)
+	if err != nil {
+		return err
+	}
+	kind, member := src.frame()
+	reached := false
+	for {
+		room, err := s.room(ctx)
+		if err != nil {
+			return err
+		}
+		entries, err := src.read(after, room)
+		if err != nil {
+			return err
+		}
+		if len(entries) == 0 {
+			if err := s.progress(ctx, s.numberedPosition(after).String(), nil, 0, !reached); err != nil {
+				return err
+			}
+			reached = true
+			if err := s.wait(ctx, arrived); err != nil {
+				return err
+			}
+			continue
+		}
+		var body []byte
+		n := 0
+		for ; n < len(entries) && (n == 0 || len(body) < maxFrameBytes); n++ {
+			if n > 0 {
+				body = append(body, ',')
+			}
+			body = append(body, entries[n].JSON...)
+			after = entries[n].Number
+		}
+		position := s.numberedPosition(after)
+		b := s.appendNext(appendPosition(begin(kind, s.op.ID), position.String()))
+		b = append(b, `,`+strconv.Quote(member)+`:[`...)
+		b = append(append(b, body...), "]}"...)
+		s.note(position, n)
+		if err := s.emit(ctx, frame{data: b, position: position.String()}); err != nil {
+			return err
+		}
+		select {
+		case <-s.bell:
+			if err := s.takeAck(ctx); err != nil {
+				return err
+			}
+		default:
+		}
+	}
+}
+
+// numberedStart finds the number to read behind and answers the subscription.
+func (s *subscription) numberedStart(ctx context.Context, from start, src source) (after int64, err error) {
+	oldest, newest, err := src.ends()
+	if err != nil {
+		return 0, err
+	}
+	beginning := max(0, oldest-1)
+	switch from.kind {
+	case "", "latest":
+		after = newest
+	case "earliest":
+		after = beginning
+	case "time":
+		if after, err = numberAt(src, beginning, from.time); err != nil {
+			return 0, err
+		}
+	case "position":
+		at := from.at
+		if at.Log != s.hub.opts.Log.ID() || at.Within != numberedMark || int64(at.Sequence) < beginning || int64(at.Sequence) > newest {
+			position := s.numberedPosition(beginning).String()
+			if err := s.subscribed(ctx, position, false); err != nil {
+				return 0, err
+			}
+			return beginning, s.gap(ctx, from.text, position)
+		}
+		after = int64(at.Sequence)
+	}
+	return after, s.subscribed(ctx, s.numberedPosition(after).String(), true)
+}
+
+// numberAt is the number before the first entry made at or after an instant.
+func numberAt(src source, after int64, at int64) (int64, error) {
+	for {
+		entries, err := src.read(after, maxFrameEntries)
+		if err != nil || len(entries) == 0 {
+			return after, err
+		}
+		for _, e := range entries {
+			if e.Time >= at {
+				return after, nil
+			}
+			after = e.Number
+		}
+	}
+}
+
+func (s *subscription) numberedPosition(number int64) stream.Position {
+	return stream.Position{Log: s.hub.opts.Log.ID(), Sequence: stream.Sequence(number), Within: numberedMark}
+}
+
+// lateSource reads the late events of a view as a stream.
+type lateSource struct {
+	views Views
+	view  string
+}
+
+func (l lateSource) frame() (string, string) { return "events", "events" }
+func (l lateSource) read(after int64, limit int) ([]Entry, error) {
+	return l.views.Late(l.view, after, limit)
+}
+func (l lateSource) ends() (int64, int64, error)      { return l.views.LateEnds(l.view) }
+func (l lateSource) watch() (<-chan struct{}, func()) { return l.views.Watch(l.view) }

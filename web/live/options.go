@@ -1,0 +1,203 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"tidemark/storage/row"
+	"tidemark/stream"
+	"tidemark/windows"
+)
+
+// Kind says how a relation is read.
+type Kind uint8
+
+// The kinds of relations. LateOf is the stream of late events of a view.
+const (
+	Stream Kind = iota + 1
+	View
+	Alert
+	LateOf
+)
+
+// Relation is what a name stands for.
+type Relation struct {
+	Kind Kind
+	Name string
+	// Stream is a stream's number.
+	Stream stream.ID
+}
+
+// Relations finds what a name stands for; its error is a *problem.Problem, such as 404
+// unknown_relation.
+type Relations func(name string) (Relation, error)
+
+// Log is what live reads of the log.
+type Log interface {
+	ID() stream.LogID
+	End() stream.Sequence
+	Read(ids []stream.ID, after stream.Sequence) stream.Reader
+	Slice(id stream.ID, p stream.Partition, from stream.Offset, max int) ([]*stream.Batch, error)
+	OffsetAt(id stream.ID, p stream.Partition, at stream.Micros) (stream.Offset, error)
+	Watch(ids ...stream.ID) (<-chan struct{}, func())
+	Stats(id stream.ID) (stream.Stats, error)
+}
+
+// Snapshot is a view's committed rows at a position.
+type Snapshot struct {
+	Fields   []row.Field
+	Rows     *row.Batch
+	Keys     [][]byte
+	Status   []windows.Status
+	Position stream.Position
+	AsOf     json.RawMessage
+}
+
+// Epoch is what one commit changed in a view. Changes is nil when it changed no row.
+type Epoch struct {
+	To      stream.Position
+	AsOf    json.RawMessage
+	Changes *windows.Changes
+}
+
+// Head is where a view stands: everything up to Position is in its change stream.
+type Head struct {
+	Fields   []row.Field
+	Position stream.Position
+	AsOf     json.RawMessage
+}
+
+// Changes gives out a view's epochs in order. It belongs to one goroutine.
+type Changes interface {
+	// Next returns the next committed epoch, or ok false when there is none now. Once the epochs
+	// behind the reader are gone the error is a *Gap.
+	Next() (e *Epoch, ok bool, err error)
+	// Position is where the reader stands: all up to it was given out.
+	Position() stream.Position
+}
+
+// Gap says that a position is gone.
+type Gap struct {
+	// Oldest is the first position that can still be read from.
+	Oldest stream.Position
+}
+
+func (g *Gap) Error() string { return "the position is no longer there" }
+
+// Views is what live reads of views. Errors are problems.
+type Views interface {
+	Snapshot(name string) (*Snapshot, error)
+	Head(name string) (Head, error)
+	// Changes reads behind a position, or from the oldest epoch on when after is nil.
+	Changes(name string, after *stream.Position) (Changes, error)
+	Watch(name string) (<-chan struct{}, func())
+	// Late reads the late records of a view with numbers above after, oldest first, as events of
+	// readers.
+	Late(view string, after int64, limit int) ([]Entry, error)
+	// LateEnds are the oldest number that is kept and the newest; 0, 0 while there is none.
+	LateEnds(view string) (oldest, newest int64, err error)
+}
+
+// Entry is one alert, or one late event, as JSON.
+type Entry struct {
+	// Number is its place in its log, rising.
+	Number int64
+	// Time is when it was made, in microseconds.
+	Time int64
+	JSON []byte
+}
+
+// Alerts is what live reads of the alerts' logs. Errors are problems.
+type Alerts interface {
+	// Log returns alerts with numbers above after, oldest first, at most limit.
+	Log(name string, after int64, limit int) ([]Entry, error)
+	// Ends returns the number of the oldest alert that is kept and of the newest; 0, 0 when there
+	// was none yet.
+	Ends(name string) (oldest, newest int64, err error)
+	Watch(name string) (<-chan struct{}, func())
+}
+
+// Groups keeps how far a group has acknowledged. A stream's or alert's groups go with it.
+type Groups interface {
+	Acked(relation Relation, group string) (position string, ok bool, err error)
+	// Ack returns once the position is durable.
+	Ack(ctx context.Context, relation Relation, group, position string) error
+}
+
+// Selector compiles what a subscription selects of a view. Errors are problems.
+type Selector interface {
+	// Where compiles a boolean expression; the function belongs to one goroutine and gives the
+	// numbers of the rows for which it is true.
+	Where(fields []row.Field, text string) (func(*row.Batch) []int32, error)
+	Order(fields []row.Field, text string) ([]OrderKey, error)
+}
+
+// OrderKey is one key of an order.
+type OrderKey struct {
+	Column    int
+	Desc      bool
+	NullsLast bool
+}
+
+// Options say what a hub reads and how patient it is.
+type Options struct {
+	Relations Relations
+	Log       Log
+	Views     Views
+	Alerts    Alerts
+	Groups    Groups
+	Selector  Selector
+	Logger    *slog.Logger
+	// Now is the clock of moving ranges and lag; nil means time.Now.
+	Now func() time.Time
+
+	// StallAfter is how long a client may take nothing; 0 means 30 s.
+	StallAfter time.Duration
+	// PingEvery is the time between two pings; a client that answers none of three is gone. 0
+	// means 15 s.
+	PingEvery time.Duration
+	// ProgressEvery is the longest silence of a subscription; 0 means 5 s.
+	ProgressEvery time.Duration
+	// FoldEvery is the least time between two frames of changes of a folded view; 0 means 100 ms.
+	FoldEvery time.Duration
+	// MaxInFlight bounds what a group has not acknowledged, unless it asks for less; 0 means 256.
+	MaxInFlight int
+	// MaxSubscriptions bounds the subscriptions of one socket; 0 means 256.
+	MaxSubscriptions int
+	// MaxSockets bounds the sockets and event streams at once; 0 means 10,000. More get 503.
+	MaxSockets int
+	// MaxSelected bounds the rows that one subscription with a limit or a moving range keeps; 0
+	// means 200,000.
+	MaxSelected int
+	// MaxMessage bounds a client's message in bytes; 0 means 64 KiB.
+	MaxMessage int64
+}
+
+// WithDefaults returns a copy with the zero fields filled.
+func (o Options) WithDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	fill(&o.StallAfter, 30*time.Second)
+	fill(&o.PingEvery, 15*time.Second)
+	fill(&o.ProgressEvery, 5*time.Second)
+	fill(&o.FoldEvery, 100*time.Millisecond)
+	fill(&o.MaxInFlight, 256)
+	fill(&o.MaxSubscriptions, 256)
+	fill(&o.MaxSockets, 10_000)
+	fill(&o.MaxSelected, 200_000)
+	fill(&o.MaxMessage, 64<<10)
+	return o
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
