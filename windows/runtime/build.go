@@ -1,0 +1,254 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"tidemark/storage/kv"
+	"tidemark/storage/row"
+	"tidemark/stream"
+	"tidemark/windows"
+)
+
+// maxDifference is how many changes the epoch that follows an edit may have.
+const maxDifference = 200_000
+
+// build makes the definition of an edit beside the one that is served, and switches when it has
+// caught up. It reports whether the view is to go on with what is now its document; false when ctx
+// ended.
+func (v *view) build(ctx context.Context, doc *stored) bool {
+	oldCtx, stopOld := context.WithCancelCause(ctx)
+	defer stopOld(nil)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		v.keep(oldCtx, doc.Serving)
+	}()
+	defer func() { stopOld(nil); <-ended }()
+
+	wait := v.svc.RetryMin
+	for ctx.Err() == nil {
+		err := v.buildOnce(ctx, doc, func() { stopOld(errEdited); <-ended })
+		if err == nil {
+			if ctx.Err() != nil && v.document().Serving != nil {
+				return false
+			}
+			return true
+		}
+		v.mu.Lock()
+		v.mu.edit = err.Error()
+		v.mu.Unlock()
+		var f fatal
+		if errors.As(err, &f) {
+			v.svc.logger.Error("an edit of a view can't be built; the view goes on as it was", "view", v.name, "err", err)
+			<-ctx.Done()
+			return false
+		}
+		v.svc.logger.Warn("an edit of a view can't be built now; it is tried again", "view", v.name, "err", err, "after", wait)
+		sleep(ctx, wait)
+		wait = min(2*wait, v.svc.RetryMax)
+	}
+	return false
+}
+
+// buildOnce catches up with the log, ends the old worker, goes on to where that one was, and
+// switches. A panic is an error that another try would not mend.
+func (v *view) buildOnce(ctx context.Context, doc *stored, stopOld func()) (err error) {
+	if panicked := protect(func() { err = v.buildAndSwitch(ctx, doc, stopOld) }); panicked != nil {
+		return fatal{panicked}
+	}
+	return err
+}
+
+func (v *view) buildAndSwitch(ctx context.Context, doc *stored, stopOld func()) error {
+	w, err := v.newWorker(doc, false)
+	if err != nil {
+		return err
+	}
+	if err := w.run(ctx, func() bool { return true }); err != nil || ctx.Err() != nil {
+		return err
+	}
+	stopOld()
+	_, old := v.published()
+	if err := w.reload(); err != nil {
+		return err
+	}
+	defer w.close()
+	for w.last < old.Position.Sequence {
+		e, ok, err := w.reader.Next()
+		if err != nil {
+			return err
+		}
+		if !ok || e.Sequence() > old.Position.Sequence {
+			break
+		}
+		if err := w.take(e); err != nil {
+			return err
+		}
+	}
+	if err := w.commit(); err != nil {
+		return err
+	}
+	return v.switchTo(w)
+}
+
+// switchTo makes the version of a worker the served one, in one batch: the head, the difference as
+// one epoch of the change stream, and the end of the old version. The old worker has ended.
+func (v *view) switchTo(w *worker) error {
+	s := v.svc
+	h, old := v.published()
+	oldFields, err := loadFields(h.Fields)
+	if err != nil {
+		return fatal{err}
+	}
+	next := w.done
+	next.Live = true
+	if before(next.Position, old.Position) {
+		next.Position = old.Position
+	}
+	from := old.Position
+	next.Position.Within = 0
+	if next.Position.Sequence == from.Sequence {
+		next.Position.Within = from.Within + 1 // keeps R6
+	}
+	b := s.kv.NewBatch()
+	newHead := head{
+		Version: w.doc.Version, Fields: w.doc.Fields, Stream: h.Stream, ChangesFrom: h.ChangesFrom,
+		LateFirst: h.LateFirst + old.Late,
+	}
+	changes, ok, err := v.difference(h.Version, oldFields, w.doc.Version, w.fields, next.Position.Sequence)
+	if err != nil {
+		b.Discard()
+		return err
+	}
+	switch {
+	case !ok:
+		b.DeletePrefix(spaceKey(kv.Changes, v.id))
+		newHead.Stream++
+		newHead.ChangesFrom = next.Position
+	case changes.Len() > 0:
+		att := s.attachments[v.kind]
+		if att.Open != nil {
+			w.follower, err = att.Open(Meta{
+				ID: v.id, Name: v.name, Version: int(w.doc.Version), Fields: w.fields, Extra: w.doc.Extra, Sources: names(w.doc.Sources),
+			})
+		}
+		if err == nil {
+			err = w.writeEpoch(b, &Epoch{From: from, To: next.Position, AsOf: next.AsOf, Fields: w.fields, Changes: changes})
+		}
+		if err != nil {
+			b.Discard()
+			return err
+		}
+	}
+	dropVersion(b, v.id, h.Version)
+	b.Set(headKey(v.id), mustJSON(newHead))
+	b.Set(progressKey(v.id, w.doc.Version), mustJSON(next))
+	v.gate.Lock()
+	defer v.gate.Unlock()
+	if err := b.Commit(true); err != nil {
+		return err
+	}
+	doc := *w.doc
+	doc.Serving = nil
+	v.mu.Lock()
+	v.mu.head, v.mu.progress, v.mu.edit = newHead, next, ""
+	v.mu.Unlock()
+	return v.save(&doc)
+}
+
+// difference is what leads from the rows of one version to those of another, by row key. ok is
+// false when the columns differ or there are too many changes for one epoch.
+func (v *view) difference(oldVersion uint32, oldFields []row.Field, newVersion uint32, fields []row.Field, at stream.Sequence) (*windows.Changes, bool, error) {
+	same := slices.EqualFunc(oldFields, fields, func(a, b row.Field) bool { return a.Name == b.Name && a.Type.Equal(b.Type) })
+	if !same {
+		return nil, false, nil
+	}
+	c := &windows.Changes{Rows: row.NewBatch(fields, 0)}
+	add := func(op int8, key []byte, h rowHead, values []byte) error {
+		c.Ops = append(c.Ops, op)
+		c.Keys = append(c.Keys, bytes.Clone(key))
+		c.Status, c.Revision = append(c.Status, h.status), append(c.Revision, h.revision)
+		c.Sequences, c.Times = append(c.Sequences, at), append(c.Times, h.time)
+		return appendStored(c.Rows, values)
+	}
+	withdraw := func(key, value []byte) error {
+		h, values, err := splitRow(value)
+		if err != nil {
+			return err
+		}
+		if h.status == windows.Provisional {
+			h.status, h.revision = windows.None, 0
+		} else {
+			h.status, h.revision = windows.Corrected, h.revision+1
+		}
+		return add(-1, key, h, values)
+	}
+	appear := func(key, value []byte) error {
+		h, values, err := splitRow(value)
+		if err != nil {
+			return err
+		}
+		return add(+1, key, h, values)
+	}
+	skip := len(rowsKey(0, 0))
+	open := func(version uint32) *kv.Iter {
+		prefix := rowsKey(v.id, version)
+		it := v.svc.kv.Iter(prefix, kv.PrefixEnd(prefix))
+		it.First()
+		return it
+	}
+	a, b := open(oldVersion), open(newVersion)
+	err := func() error {
+		for (a.Valid() || b.Valid()) && c.Len() <= maxDifference {
+			order := 0
+			switch {
+			case !a.Valid():
+				order = 1
+			case !b.Valid():
+				order = -1
+			default:
+				order = bytes.Compare(a.Key()[skip:], b.Key()[skip:])
+			}
+			switch {
+			case order < 0:
+				if err := withdraw(a.Key()[skip:], a.Value()); err != nil {
+					return err
+				}
+				a.Next()
+			case order > 0:
+				if err := appear(b.Key()[skip:], b.Value()); err != nil {
+					return err
+				}
+				b.Next()
+			default:
+				if !bytes.Equal(a.Value(), b.Value()) {
+					if err := withdraw(a.Key()[skip:], a.Value()); err != nil {
+						return err
+					}
+					if err := appear(b.Key()[skip:], b.Value()); err != nil {
+						return err
+					}
+				}
+				a.Next()
+				b.Next()
+			}
+		}
+		return nil
+	}()
+	err = errors.Join(err, a.Close(), b.Close())
+	return c, err == nil && c.Len() <= maxDifference, err
+}
+
+// sleep waits, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,279 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tidemark/storage/kv"
+	"tidemark/stream"
+	"tidemark/windows"
+	"tidemark/windows/engine"
+)
+
+// commit ends the epoch: one batch of the store with everything that came of it, one fsync, and
+// only then what readers see (R1).
+func (w *worker) commit() error {
+	if w.in.entries == 0 {
+		return nil
+	}
+	return w.commitEpoch()
+}
+
+// commitFirst commits the rows that a view has before it has read anything (N1).
+func (w *worker) commitFirst() error {
+	if provisional, final := w.eng.Pending(); !provisional && !final {
+		return nil
+	}
+	return w.commitEpoch()
+}
+
+func (w *worker) commitEpoch() error {
+	out := w.out
+	if out == nil {
+		last := w.last
+		if panicked := protect(func() { out = w.eng.Take(true) }); panicked != nil {
+			return w.rerun(last, panicked)
+		}
+	}
+	w.out = nil
+	v, id, version := w.v, w.v.id, w.doc.Version
+	next := progress{
+		Position:   stream.Position{Log: w.done.Position.Log, Sequence: w.last},
+		AsOf:       w.asOf.clone(),
+		Counts:     out.Counts,
+		Late:       w.done.Late,
+		Rows:       w.done.Rows,
+		Live:       w.done.Live,
+		AppendTime: w.at,
+	}
+	if w.last == w.done.Position.Sequence {
+		next.Position.Within = w.done.Position.Within + 1 // keeps R6
+	}
+	next.AsOf.Watermark = out.Watermark
+	b := w.svc.kv.NewBatch()
+	prefix := engineKey(id, version)
+	for _, write := range out.Writes {
+		key := append(prefix[:len(prefix):len(prefix)], write.Key...)
+		if write.Value == nil {
+			b.Delete(key)
+		} else {
+			b.Set(key, write.Value)
+		}
+	}
+	var err error
+	if c := out.Changes; c != nil && c.Len() > 0 {
+		if next.Rows, err = w.writeRows(b, c, next.Rows); err != nil {
+			b.Discard()
+			return err
+		}
+		if w.serving {
+			err = w.writeEpoch(b, &Epoch{From: w.done.Position, To: next.Position, AsOf: next.AsOf, Fields: w.fields, Changes: c})
+		}
+	}
+	if err == nil {
+		err = w.writeLate(b, out.Late, &next)
+	}
+	if err == nil {
+		err = w.writeErrors(b, out.RowErrors, &next)
+	}
+	if err != nil {
+		b.Discard()
+		return err
+	}
+	if w.serving {
+		v.mu.Lock()
+		next.Live = v.mu.live
+		v.mu.Unlock()
+	}
+	b.Set(progressKey(id, version), mustJSON(next))
+	v.gate.Lock()
+	err = b.Commit(true)
+	if err == nil && w.serving {
+		w.publish(next)
+	}
+	v.gate.Unlock()
+	if err != nil {
+		return fmt.Errorf("commit the epoch up to sequence %d: %w", w.last, err)
+	}
+	w.pace.committed(w.now(), w.in)
+	w.done, w.in, w.poison = next, pending{}, nil
+	w.wantClock(w.eng.HasOpen())
+	return nil
+}
+
+// publish shows an epoch that is durable.
+func (w *worker) publish(p progress) {
+	v := w.v
+	states := w.eng.Streams()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.mu.progress = p
+	v.mu.streams = states
+	v.notifyLocked()
+}
+
+// writeRows brings the table of rows up to date: of one key the last change counts. rows is how
+// many there were; it returns how many there are.
+func (w *worker) writeRows(b *kv.Batch, c *windows.Changes, rows int64) (int64, error) {
+	prefix := rowsKey(w.v.id, w.doc.Version)
+	var key, value []byte
+	for i := range c.Len() {
+		key = append(append(key[:0], prefix...), c.Keys[i]...)
+		rows += int64(c.Ops[i])
+		if c.Ops[i] < 0 {
+			// The `-` of an update is followed by its `+`, which writes the key again.
+			if i+1 < c.Len() && c.Ops[i+1] > 0 && string(c.Keys[i]) == string(c.Keys[i+1]) {
+				continue
+			}
+			b.Delete(key)
+			continue
+		}
+		value = appendRow(value[:0], rowHead{c.Status[i], c.Revision[i], timeAt(c, i)}, c.Rows, i)
+		b.Set(key, value)
+	}
+	if rows < 0 {
+		return 0, fatal{errors.New("more rows were withdrawn than there are: the engine's state is damaged")}
+	}
+	return rows, nil
+}
+
+// writeEpoch adds an epoch to the change stream, and what the follower makes of it.
+func (w *worker) writeEpoch(b *kv.Batch, e *Epoch) error {
+	value, err := encodeEpoch(nil, e)
+	if err != nil {
+		return err
+	}
+	b.Set(changeKey(w.v.id, e.To), value)
+	if w.follower == nil {
+		return nil
+	}
+	return w.follower.Epoch(b, e)
+}
+
+// writeLate keeps the records of late events, with the events themselves.
+func (w *worker) writeLate(b *kv.Batch, late []engine.LateRecord, next *progress) error {
+	for _, r := range late {
+		rec := lateRecord{
+			Stream: w.names[r.Stream], Partition: r.Place.Partition, Offset: r.Place.Offset, Sequence: r.Sequence,
+			Time: r.Time, Watermark: r.Watermark, Outcome: string(r.Outcome),
+		}
+		for _, x := range r.Refused {
+			rec.Refused = append(rec.Refused, refusal(x))
+		}
+		raw, err := w.rawEvent(r.Stream, r.Place)
+		if err != nil {
+			return err
+		}
+		rec.Event = raw
+		b.Set(lateKey(w.v.id, w.doc.Version, next.Late), mustJSON(rec))
+		next.Late++
+	}
+	return nil
+}
+
+// rawEvent reads an event from the log. One that retention has removed meanwhile is null.
+func (w *worker) rawEvent(id stream.ID, at stream.Place) ([]byte, error) {
+	batches, err := w.svc.log.Slice(id, at.Partition, at.Offset, 1)
+	var gone *stream.OffsetGone
+	if errors.As(err, &gone) || err == nil && len(batches) == 0 {
+		return []byte("null"), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a late event, %s: %w", at, err)
+	}
+	return batches[0].Raw(int(at.Offset - batches[0].Base)), nil
+}
+
+// writeErrors keeps the list of row errors, and with it the events that made an operator panic.
+func (w *worker) writeErrors(b *kv.Batch, list []engine.RowError, next *progress) error {
+	for _, r := range list {
+		key := w.errorKey(r.Stream, r.Place)
+		if r.Weight < 0 {
+			b.Delete(key)
+			continue
+		}
+		b.Set(key, mustJSON(rowError{
+			Stream: w.names[r.Stream], Partition: r.Place.Partition, Offset: r.Place.Offset, Sequence: r.Sequence,
+			Code: r.Code, Message: r.Message,
+		}))
+	}
+	next.Poisoned = w.done.Poisoned + int64(len(w.poison))
+	next.Counts.RowErrors += next.Poisoned
+	for _, p := range w.poison {
+		b.Set(w.errorKey(p.stream, p.place), mustJSON(rowError{
+			Stream: w.names[p.stream], Partition: p.place.Partition, Offset: p.place.Offset, Sequence: p.sequence,
+			Code: "internal", Message: "the server made a mistake with this event: " + p.said,
+		}))
+	}
+	return nil
+}
+
+func (w *worker) errorKey(id stream.ID, at stream.Place) []byte {
+	return errorKey(w.v.id, w.doc.Version, id, at)
+}
+
+// conduct is the work of a view from start to stop: it finishes an edit that is being built, and
+// then keeps the served version running.
+func (v *view) conduct(ctx context.Context) {
+	if doc := v.document(); doc.Serving != nil {
+		if !v.build(ctx, doc) {
+			return
+		}
+	}
+	v.keep(ctx, v.document())
+}
+
+// keep runs a version until ctx ends. An error is tried again after a wait that grows; one that
+// waiting can't mend makes the view fail.
+func (v *view) keep(ctx context.Context, doc *stored) {
+	s := v.svc
+	wait := s.RetryMin
+	for ctx.Err() == nil {
+		var w *worker
+		var err error
+		if panicked := protect(func() { w, err = v.newWorker(doc, true) }); panicked != nil {
+			err = fatal{panicked}
+		}
+		if err == nil {
+			wait = s.RetryMin
+			v.recoveredNow(w)
+			if panicked := protect(func() { err = w.run(ctx, nil) }); panicked != nil {
+				s.logger.Error("a view's worker panicked", "view", v.name, "err", panicked, "stack", string(panicked.stack))
+				err = fatal{panicked}
+			}
+		}
+		if err == nil {
+			return
+		}
+		var f fatal
+		if errors.As(err, &f) {
+			s.logger.Error("a view has failed", "view", v.name, "err", err)
+			v.trouble(err, true)
+			return
+		}
+		s.logger.Warn("a view can't go on; it is tried again", "view", v.name, "err", err, "after", wait)
+		v.trouble(err, false)
+		sleep(ctx, wait)
+		wait = min(2*wait, s.RetryMax)
+	}
+}
+
+func (v *view) recoveredNow(w *worker) {
+	states := w.eng.Streams()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.mu.started, v.mu.trouble = true, ""
+	v.mu.streams = states
+	v.notifyLocked()
+}
+
+func (v *view) trouble(err error, failed bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.mu.trouble = err.Error()
+	if failed {
+		v.mu.failed = err.Error()
+	}
+	v.notifyLocked()
+}

@@ -1,0 +1,53 @@
+// Package runtime keeps views running.
+//
+// [Service] is the life of all views: it makes, lists, pauses and deletes them, and answers what
+// their rows are. Each view has one worker. A worker reads the entries of its streams in the order
+// of the log, gives them to the view's engine, and from time to time ends an epoch: everything
+// that came of the entries since the last one is committed as one batch of the store, with one
+// fsync. That batch holds
+//
+//	the engine's state           s id 1 version 1 key
+//	how far the view is          s id 1 version 0      ([progress]: position, as_of, counts)
+//	the rows as they are now     o id version rowkey   (status, revision, time, values)
+//	the epoch's changes          x id sequence within  (the view's change stream)
+//	late records                 l id version number
+//	row errors                   e id version key
+//	what an attachment adds      (the log of an alert)
+//
+// so that after a crash the view goes on exactly where it was: there is no state without its
+// position, and no change without the state it came of.
+//
+//	R1  Nothing of an epoch is visible before the fsync of its batch. A reader makes its snapshot
+//	    while no commit of the view is on its way, and reads the change stream up to the last
+//	    position that was published.
+//	R2  Rows, position, as_of and status of one answer are those of one epoch.
+//	R3  What is late, final or corrected never depends on where epochs end; pace alone decides
+//	    that (C5). Every epoch takes all changes up to its position, so that the rows at a
+//	    position are the batch answer (T1).
+//	R4  Only its worker writes a view's keys; its owner, the Service, writes them when the worker
+//	    has ended.
+//	R5  A panic in a view throws away the epoch in work, never a committed one, and stops at the
+//	    view (E2).
+//	R6  Positions of a change stream rise. An epoch is never split over two positions.
+//
+// # Edits
+//
+// A definition whose rows would differ is built anew beside the old one, under the next version,
+// from the beginning of the log. When it has caught up, the old worker ends, the new one goes on
+// to the place where the old one was, and the switch is one batch: the difference between old and
+// new rows is one more epoch of the same change stream, so positions go on. Where the columns
+// differ, or the difference is too large for one epoch, there is no such epoch: the change stream
+// begins anew, readers of it get a [Gap] and take a snapshot, and an alert does not fire for rows
+// that were there at the switch.
+//
+// # Sinks
+//
+// A [Sink] takes the events of the streams and the changes of the views, in batches, each with the
+// positions it lies between; a batch that it knows already does nothing. One pump a sink reads the
+// log and the change streams behind the position that the sink itself holds, so a sink that was
+// away catches up by itself. windows/runtime/sinktest holds the test that every sink passes. The
+// change stream is the first sink and needs no pump: it is written in the epoch's own batch.
+//
+// Goroutines: one a view (its worker), one more while an edit is built beside it, one a sink. All
+// are started by Run and the calls that follow it, and have ended when Run returns.
+package runtime

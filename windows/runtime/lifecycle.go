@@ -1,0 +1,331 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"tidemark/storage/catalog"
+	"tidemark/storage/problem"
+	"tidemark/storage/row"
+	"tidemark/stream"
+	"tidemark/windows/query"
+)
+
+// Put makes a view or gives it another definition. created is false for one that was there. The
+// same definition again changes nothing. With dryRun nothing is kept: Info says what would be.
+func (s *Service) Put(ctx context.Context, name string, d Definition, dryRun bool) (info Info, created bool, err error) {
+	return s.PutKind(ctx, catalog.View, name, d, nil, dryRun)
+}
+
+// PutKind is Put for a kind of relation that is a view with something attached; extra is kept with
+// the definition for the attachment. check, in the attachment's own Put, comes before.
+func (s *Service) PutKind(ctx context.Context, kind catalog.Kind, name string, d Definition, extra json.RawMessage, dryRun bool) (info Info, created bool, err error) {
+	if err := catalog.CheckName(kind, name); err != nil {
+		return Info{}, false, err
+	}
+	if e, ok := s.Catalog.Lookup(name); ok && e.Kind != kind {
+		return Info{}, false, catalog.NameTaken(name, e.Kind)
+	}
+	doc, plan, err := s.bind(d)
+	if err != nil {
+		return Info{}, false, err
+	}
+	doc.Extra = extra
+	v, err := s.findKind(kind, name)
+	if err != nil {
+		if dryRun {
+			return s.draft(kind, name, doc, plan), true, nil
+		}
+		v, created, err = s.create(kind, name, doc, plan)
+		if err != nil {
+			return Info{}, false, err
+		}
+		if created {
+			info, err = v.info()
+			return info, true, err
+		}
+	}
+	return v.edit(ctx, doc, plan, dryRun)
+}
+
+// bind compiles a definition against the streams as they are now.
+func (s *Service) bind(d Definition) (*stored, *query.Plan, error) {
+	d, err := d.Resolve()
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := s.compile(d, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	doc := &stored{Definition: d, Version: 1, Fields: storeFields(plan.Columns)}
+	for _, src := range plan.Sources {
+		st, ok := s.Registry.ByID(src.Stream)
+		if !ok {
+			return nil, nil, problem.New(422, "unknown_stream", "the stream %q was deleted meanwhile", src.Name)
+		}
+		b := boundSource{
+			Name: st.Name, ID: st.ID, Columns: len(st.Schema.Fields), Pinned: src.Pinned,
+			MaxOutOfOrderness: st.Config.MaxOutOfOrderness.Micros(), IdleAdvance: *st.Config.IdleAdvance,
+		}
+		if d.MaxOutOfOrderness != nil {
+			b.MaxOutOfOrderness = d.MaxOutOfOrderness.Micros()
+		}
+		doc.Sources = append(doc.Sources, b)
+	}
+	return doc, plan, nil
+}
+
+// create makes a view that is not there; when another request was faster it returns that one's,
+// with created false.
+func (s *Service) create(kind catalog.Kind, name string, doc *stored, plan *query.Plan) (v *view, created bool, err error) {
+	s.mu.Lock()
+	if v, ok := s.mu.views[name]; ok {
+		s.mu.Unlock()
+		if v.kind != kind {
+			return nil, false, catalog.NameTaken(name, v.kind)
+		}
+		return v, false, nil
+	}
+	e, err := s.Catalog.Put(kind, name, mustJSON(doc), 0)
+	if err == nil {
+		v, err = s.load(e)
+	}
+	if err != nil {
+		s.mu.Unlock()
+		return nil, false, err
+	}
+	v.setPlan(plan)
+	s.mu.views[name] = v
+	s.mu.Unlock()
+	v.ops.Lock()
+	defer v.ops.Unlock()
+	// A stream that was deleted since the SQL was bound did not know of the view yet.
+	if err := s.sourcesThere(doc); err != nil {
+		s.forget(v)
+		_, derr := s.Catalog.Delete(kind, name)
+		return nil, false, errors.Join(err, derr)
+	}
+	v.start()
+	s.wakePumps()
+	return v, true, nil
+}
+
+func (s *Service) sourcesThere(doc *stored) error {
+	for _, b := range doc.Sources {
+		if _, ok := s.Registry.ByID(b.ID); !ok {
+			return problem.New(422, "unknown_stream", "the stream %q was deleted meanwhile", b.Name).
+				WithHint("make the stream again, then the view")
+		}
+	}
+	return nil
+}
+
+func (s *Service) forget(v *view) {
+	s.mu.Lock()
+	delete(s.mu.views, v.name)
+	s.mu.Unlock()
+	v.mu.Lock()
+	v.mu.gone = true
+	v.notifyLocked()
+	v.mu.Unlock()
+}
+
+// edit gives a view another definition.
+func (v *view) edit(_ context.Context, doc *stored, plan *query.Plan, dryRun bool) (Info, bool, error) {
+	v.ops.Lock()
+	defer v.ops.Unlock()
+	if v.deleted() {
+		return Info{}, false, unknownView(v.name)
+	}
+	old := v.document()
+	next := v.revise(old, doc)
+	if next == nil {
+		info, err := v.info()
+		return info, false, err
+	}
+	if dryRun {
+		info := v.svc.draft(v.kind, v.name, next, plan)
+		info.Rebuilds = next.Version != old.Version
+		return info, false, nil
+	}
+	v.stop(errEdited)
+	if now := v.document(); now != old { // an edit that was being built has just been finished
+		old, next = now, v.revise(now, doc)
+	}
+	if err := v.svc.sourcesThere(next); err != nil {
+		v.start()
+		return Info{}, false, err
+	}
+	if err := v.save(next); err != nil {
+		v.start()
+		return Info{}, false, err
+	}
+	if next.Version != old.Version && old.Serving != nil { // the edit that was being built is overtaken
+		b := v.svc.kv.NewBatch()
+		dropVersion(b, v.id, old.Version)
+		if err := b.Commit(true); err != nil {
+			return Info{}, false, err
+		}
+	}
+	v.mu.Lock()
+	v.mu.failed, v.mu.trouble, v.mu.edit = "", "", ""
+	v.mu.Unlock()
+	v.setPlan(plan)
+	v.start()
+	info, err := v.info()
+	return info, false, err
+}
+
+// revise is the document that comes of giving the view doc's definition, or nil when it has it.
+func (v *view) revise(old, doc *stored) *stored {
+	next := *old
+	switch {
+	case old.Definition.equal(doc.Definition) && bytes.Equal(old.Extra, doc.Extra):
+		return nil
+	case old.Definition.sameRows(doc.Definition):
+		next.Definition, next.Extra = doc.Definition, doc.Extra
+	default:
+		next = *doc
+		next.Version, next.Paused, next.Serving = old.Version+1, old.Paused, old.Serving
+		if next.Serving == nil {
+			served := *old
+			next.Serving = &served
+		}
+	}
+	return &next
+}
+
+var (
+	errEdited  = errors.New("the view is edited")
+	errPaused  = errors.New("the view is paused")
+	errDeleted = errors.New("the view is deleted")
+)
+
+// save writes the view's document and makes it the present one. The caller holds ops.
+func (v *view) save(doc *stored) error {
+	e, err := v.svc.Catalog.Put(v.kind, v.name, mustJSON(doc), v.id)
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	v.mu.doc = doc
+	v.updated = e.Updated
+	v.notifyLocked()
+	v.mu.Unlock()
+	return nil
+}
+
+// setPlan notes what users are shown of a plan.
+func (v *view) setPlan(plan *query.Plan) {
+	text := query.Explain(plan)
+	columns := columnsOf(plan)
+	v.mu.Lock()
+	v.mu.explain, v.mu.warned, v.mu.columns = text, plan.Warnings, columns
+	v.mu.Unlock()
+}
+
+// Delete removes a view with its rows, changes, late events and row errors. When it returns there
+// is nothing left that a view of the same name could remember.
+func (s *Service) Delete(ctx context.Context, name string) error {
+	return s.DeleteKind(ctx, catalog.View, name)
+}
+
+// DeleteKind is Delete for a view with something attached.
+func (s *Service) DeleteKind(ctx context.Context, kind catalog.Kind, name string) error {
+	v, err := s.findKind(kind, name)
+	if err != nil {
+		return err
+	}
+	v.ops.Lock()
+	defer v.ops.Unlock()
+	if v.deleted() {
+		return unknownView(name)
+	}
+	v.stop(errDeleted)
+	v.gate.Lock()
+	b := s.kv.NewBatch()
+	for _, space := range viewSpaces {
+		b.DeletePrefix(spaceKey(space, v.id))
+	}
+	if drop := s.attachments[kind].Drop; drop != nil {
+		drop(b, v.id)
+	}
+	err = b.Commit(true)
+	v.gate.Unlock()
+	if err != nil {
+		return err
+	}
+	if _, err := s.Catalog.Delete(kind, name); err != nil {
+		return err
+	}
+	s.forget(v)
+	s.dropFromSinks(ctx, changesRelation(name))
+	return nil
+}
+
+// Pause ends a view's work until Resume, over restarts too. Its rows stay as they are.
+func (s *Service) Pause(_ context.Context, name string) (Info, error) {
+	return s.setPaused(name, true)
+}
+
+// Resume lets a view that was paused go on where it was, and tries a failed one again.
+func (s *Service) Resume(_ context.Context, name string) (Info, error) {
+	return s.setPaused(name, false)
+}
+
+func (s *Service) setPaused(name string, paused bool) (Info, error) {
+	v, err := s.find(name)
+	if err != nil {
+		return Info{}, err
+	}
+	v.ops.Lock()
+	defer v.ops.Unlock()
+	if v.deleted() {
+		return Info{}, unknownView(name)
+	}
+	doc := *v.document()
+	if paused {
+		v.stop(errPaused)
+	}
+	if doc.Paused != paused {
+		doc.Paused = paused
+		// The worker may have finished an edit while it was stopping.
+		doc.Serving = v.document().Serving
+		if err := v.save(&doc); err != nil {
+			return Info{}, err
+		}
+	}
+	if !paused {
+		v.stop(errPaused)
+		v.mu.Lock()
+		v.mu.failed, v.mu.trouble = "", ""
+		v.mu.Unlock()
+		v.start()
+	}
+	return v.info()
+}
+
+// streamNames are the names of the streams of a definition by number.
+func (d *stored) streamNames() map[stream.ID]string {
+	names := make(map[stream.ID]string, len(d.Sources))
+	for _, b := range d.Sources {
+		names[b.ID] = b.Name
+	}
+	return names
+}
+
+// Columns are the columns that a definition would have.
+func (s *Service) Columns(d Definition) ([]row.Field, error) {
+	d, err := d.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.compile(d, nil)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Columns, nil
+}

@@ -1,0 +1,269 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tidemark/storage/catalog"
+	"tidemark/storage/kv"
+	"tidemark/storage/problem"
+	"tidemark/storage/row"
+	"tidemark/stream"
+	"tidemark/windows/query"
+)
+
+// Options are what a service needs.
+type Options struct {
+	KV       *kv.Store
+	Log      stream.Log
+	Registry *stream.Registry
+	Catalog  *catalog.Catalog
+	// Parse is DuckDB's parser.
+	Parse query.ParseSQL
+	// Sinks take the events of all streams and the changes of all views.
+	Sinks []Sink
+	// Logger is for operators; nil is slog's default.
+	Logger *slog.Logger
+	// Now is the clock of the pace and of emit times; nil is time.Now.
+	Now func() time.Time
+	// EpochEvents is how many events at most make an epoch with final changes, 32,768 when 0;
+	// PendingEvents bounds every epoch, 262,144 when 0. A batch is never split.
+	EpochEvents, PendingEvents int
+	// RetryMin and RetryMax bound the wait before a sink or a worker that failed is tried again;
+	// 200ms and 30s when 0.
+	RetryMin, RetryMax time.Duration
+}
+
+// WithDefaults returns a copy with the zero fields filled.
+func (o Options) WithDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.EpochEvents = cmp.Or(o.EpochEvents, 32_768)
+	o.PendingEvents = cmp.Or(o.PendingEvents, 262_144)
+	o.RetryMin = cmp.Or(o.RetryMin, 200*time.Millisecond)
+	o.RetryMax = cmp.Or(o.RetryMax, 30*time.Second)
+	return o
+}
+
+// Service keeps the views. It is safe for concurrent use.
+type Service struct {
+	Options
+	kv     *kv.Store
+	log    stream.Log
+	logger *slog.Logger
+
+	// wrap is put around every engine; tests make engines fail with it.
+	wrap func(machine) machine
+
+	attachments map[catalog.Kind]Attachment
+
+	mu struct {
+		sync.Mutex
+		views map[string]*view
+		// run is the context of Run while it runs.
+		run    context.Context
+		ending bool
+	}
+	workers sync.WaitGroup
+	pumps   []*pump
+}
+
+// Attachment adds something to every view of a kind. Attach comes before Run.
+type Attachment struct {
+	// Evidence asks for the places of the events behind each change.
+	Evidence bool
+	// EpochEvents bounds an epoch's events where above 0.
+	EpochEvents int
+	// Open returns what follows the view's epochs, when its worker starts.
+	Open func(Meta) (Follower, error)
+	// Drop removes what the follower has kept, in the batch that removes the view.
+	Drop func(b *kv.Batch, id uint64)
+}
+
+// Meta is what a follower needs to know of its view.
+type Meta struct {
+	ID      uint64
+	Name    string
+	Version int
+	Fields  []row.Field
+	Extra   json.RawMessage
+	// Sources are the names of the streams that the view reads.
+	Sources []string
+}
+
+// Follower writes what follows from a view's epochs into the epoch's own batch. It belongs to the
+// view's worker. An epoch that could not be committed is followed by a new Open.
+type Follower interface {
+	Epoch(b *kv.Batch, e *Epoch) error
+}
+
+// Attach sets what is added to the views of a kind.
+func (s *Service) Attach(kind catalog.Kind, a Attachment) { s.attachments[kind] = a }
+
+// errServerStops is why workers end when Run's context does.
+var errServerStops = errors.New("the server stops")
+
+// Open reads the definitions of all views and alerts. Nothing runs before Run.
+func Open(o Options) (*Service, error) {
+	o = o.WithDefaults()
+	s := &Service{Options: o, kv: o.KV, log: o.Log, logger: o.Logger, attachments: map[catalog.Kind]Attachment{}}
+	s.mu.views = map[string]*view{}
+	for _, kind := range kinds {
+		for _, e := range o.Catalog.List(kind) {
+			v, err := s.load(e)
+			if err != nil {
+				return nil, fmt.Errorf("open %s %s: %w", kind, e.Name, err)
+			}
+			s.mu.views[e.Name] = v
+		}
+	}
+	for _, sink := range o.Sinks {
+		s.pumps = append(s.pumps, newPump(s, sink))
+	}
+	o.Registry.SetInUse(s.inUse)
+	o.Registry.SetPinned(s.pinned)
+	return s, nil
+}
+
+// kinds are the kinds of relations that are views.
+var kinds = []catalog.Kind{catalog.View, catalog.Alert}
+
+// Run keeps all views running until ctx ends. Then every worker commits its last epoch; Run
+// returns when all have ended, so that the next start replays nothing.
+func (s *Service) Run(ctx context.Context) error {
+	s.mu.Lock()
+	if s.mu.run != nil || s.mu.ending {
+		s.mu.Unlock()
+		return errors.New("views: Run was called twice")
+	}
+	s.mu.run = ctx
+	views := s.listLocked()
+	s.mu.Unlock()
+	for _, v := range views {
+		v.start()
+	}
+	for _, p := range s.pumps {
+		s.workers.Go(func() { p.run(ctx) })
+	}
+	<-ctx.Done()
+	s.mu.Lock()
+	s.mu.ending = true
+	s.mu.Unlock()
+	s.workers.Wait()
+	return nil
+}
+
+// Ready reports whether every view that should run has recovered its state.
+func (s *Service) Ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.run == nil {
+		return false
+	}
+	for _, v := range s.mu.views {
+		if !v.recovered() {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Service) listLocked() []*view {
+	views := make([]*view, 0, len(s.mu.views))
+	for _, v := range s.mu.views {
+		views = append(views, v)
+	}
+	slices.SortFunc(views, func(a, b *view) int { return cmp.Compare(a.name, b.name) })
+	return views
+}
+
+func (s *Service) list() []*view {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listLocked()
+}
+
+func unknownView(name string) error {
+	return problem.New(404, "unknown_view", "there is no view %q", name).
+		WithHint("GET /v1/views lists the views there are")
+}
+
+// find returns a view or alert by name.
+func (s *Service) find(name string) (*view, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, ok := s.mu.views[name]; ok {
+		return v, nil
+	}
+	return nil, unknownView(name)
+}
+
+func (s *Service) findKind(kind catalog.Kind, name string) (*view, error) {
+	v, err := s.find(name)
+	if err == nil && v.kind == kind {
+		return v, nil
+	}
+	if kind == catalog.Alert {
+		return nil, problem.New(404, "unknown_alert", "there is no alert %q", name).
+			WithHint("GET /v1/alerts lists the alerts there are")
+	}
+	return nil, unknownView(name)
+}
+
+// inUse names the views that read a stream, for the registry.
+func (s *Service) inUse(id stream.ID) []string {
+	var names []string
+	for _, v := range s.list() {
+		if slices.ContainsFunc(v.sources(), func(b boundSource) bool { return b.ID == id }) {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
+// pinned reports whether a view depends on the type of a stream's column (R1).
+func (s *Service) pinned(id stream.ID, column int) bool {
+	for _, v := range s.list() {
+		for _, b := range v.sources() {
+			if b.ID == id && slices.Contains(b.Pinned, column) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Relations is what FROM can name now.
+func (s *Service) Relations() query.Catalog { return relations{registry: s.Registry} }
+
+// relations is the catalog that a view's SQL is bound against: streams as they were when the view
+// was made (R1), or as they are now when bound is nil.
+type relations struct {
+	registry *stream.Registry
+	bound    []boundSource
+}
+
+// Relation implements query.Catalog.
+func (r relations) Relation(name string) (query.Relation, bool) {
+	st, err := r.registry.Get(strings.ToLower(name))
+	if err != nil {
+		return query.Relation{}, false
+	}
+	fields := st.Schema.Fields
+	if i := slices.IndexFunc(r.bound, func(b boundSource) bool { return b.ID == st.ID }); i >= 0 {
+		fields = fields[:min(r.bound[i].Columns, len(fields))]
+	}
+	return query.Relation{Name: st.Name, Kind: string(catalog.Stream), ID: st.ID, TimeField: st.Config.TimeField, Fields: fields}, true
+}

@@ -1,0 +1,87 @@
+package runtime
+
+import (
+	"errors"
+
+	"tidemark/storage/kv"
+	"tidemark/storage/row"
+	"tidemark/stream"
+	"tidemark/windows"
+)
+
+// Snapshot is all rows of a view at one position. What Changes gives behind the position leads on
+// from it.
+type Snapshot struct {
+	Fields   []row.Field
+	Rows     *row.Batch
+	Keys     [][]byte
+	Status   []windows.Status
+	Revision []int32
+	Times    []windows.Micros
+	AsOf     AsOf
+	Position stream.Position
+}
+
+// Snapshot returns the rows of a view or alert as they are, in the order of their keys.
+func (s *Service) Snapshot(name string) (*Snapshot, error) {
+	v, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return v.snapshot(nil)
+}
+
+// snapshot reads the rows at the last committed epoch (R1, R2). Rows that keep refuses, when it is
+// not nil, are left out.
+func (v *view) snapshot(keep func(rowHead) bool) (*Snapshot, error) {
+	v.gate.RLock()
+	snap := v.svc.kv.Snapshot()
+	v.gate.RUnlock()
+	defer snap.Close()
+	h, p, err := v.standing(snap)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := loadFields(h.Fields)
+	if err != nil {
+		return nil, err
+	}
+	out := &Snapshot{Fields: fields, Rows: row.NewBatch(fields, int(p.Rows)), AsOf: p.AsOf, Position: p.Position}
+	prefix := rowsKey(v.id, h.Version)
+	it := snap.Iter(prefix, kv.PrefixEnd(prefix))
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var head rowHead
+		var values []byte
+		if head, values, err = splitRow(it.Value()); err != nil || keep != nil && !keep(head) {
+			continue
+		}
+		err = appendStored(out.Rows, values)
+		out.Keys = append(out.Keys, append([]byte{}, it.Key()[len(prefix):]...))
+		out.Status, out.Revision = append(out.Status, head.status), append(out.Revision, head.revision)
+		out.Times = append(out.Times, head.time)
+	}
+	if cerr := it.Close(); err == nil {
+		err = cerr
+	}
+	return out, err
+}
+
+// standing reads which version is served at a snapshot of the store, and how far it is.
+func (v *view) standing(snap *kv.Snapshot) (head, progress, error) {
+	if v.deleted() {
+		return head{}, progress{}, unknownView(v.name)
+	}
+	h, err := getJSON[head](snap, headKey(v.id))
+	if errors.Is(err, kv.ErrNotFound) {
+		h, _ = v.published() // nothing was switched yet: it is the first version
+		err = nil
+	}
+	if err != nil {
+		return head{}, progress{}, err
+	}
+	p, err := getJSON[progress](snap, progressKey(v.id, h.Version))
+	if errors.Is(err, kv.ErrNotFound) {
+		return h, v.svc.beginning(h.Version), nil
+	}
+	return h, p, err
+}

@@ -1,0 +1,282 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"tidemark/storage/kv"
+	"tidemark/storage/row"
+	"tidemark/stream"
+	"tidemark/windows"
+	"tidemark/windows/engine"
+)
+
+// machine is what a worker needs of an engine.
+type machine interface {
+	Step(e stream.Entry) error
+	// Pending says what changes a Take would give out.
+	Pending() (provisional, final bool)
+	Take(all bool) *engine.Output
+	Load(key, value []byte) error
+	Loaded() error
+	HasOpen() bool
+	// Skip names events that move the watermark and give no row.
+	Skip(poison map[stream.ID]map[stream.Place]struct{})
+	Streams() []windows.StreamState
+}
+
+var _ machine = (*engine.Engine)(nil)
+
+// worker folds the log into one version of a view. It belongs to one goroutine.
+type worker struct {
+	svc *Service
+	v   *view
+	doc *stored
+	// serving: the version's rows are served. Else it is built beside the one that is.
+	serving  bool
+	fields   []row.Field
+	names    map[stream.ID]string
+	follower Follower
+	logger   *slog.Logger
+	// compile makes a fresh engine; machines that panicked are thrown away.
+	compile func() (machine, error)
+
+	eng    machine
+	reader stream.Reader
+	pace   pace
+	now    func() time.Time
+
+	done progress // what is committed
+	asOf AsOf     // of what was taken since
+	at   windows.Micros
+	last stream.Sequence
+	in   pending
+	// poison are the events that made the engine panic in this epoch, with what it said.
+	poison []poisoned
+	// out is what was taken already when poison was looked for; commit uses it.
+	out  *engine.Output
+	wish bool
+}
+
+// fatal is an error that trying again would not mend: the view fails.
+type fatal struct{ error }
+
+// newWorker recovers a version of a view: its state, and where to go on.
+func (v *view) newWorker(doc *stored, serving bool) (*worker, error) {
+	s := v.svc
+	w := &worker{
+		svc: s, v: v, doc: doc, serving: serving, names: doc.streamNames(), now: s.Now,
+		logger: s.logger.With("view", v.name),
+	}
+	d := doc.Definition
+	w.pace = pace{
+		throttle: time.Duration(*d.Throttle), epoch: time.Duration(*d.Epoch),
+		maxEvents: s.EpochEvents, maxPending: s.PendingEvents,
+	}
+	att := s.attachments[v.kind]
+	if att.EpochEvents > 0 {
+		w.pace.maxEvents = att.EpochEvents
+	}
+	var err error
+	if w.fields, err = loadFields(doc.Fields); err != nil {
+		return nil, fatal{err}
+	}
+	w.compile = func() (machine, error) {
+		plan, err := s.compile(d, doc.Sources)
+		if err != nil {
+			return nil, err
+		}
+		v.setPlan(plan)
+		e, err := engine.New(plan, doc.engineConfig(att.Evidence))
+		if err != nil {
+			return nil, err
+		}
+		if s.wrap != nil {
+			return s.wrap(e), nil
+		}
+		return e, nil
+	}
+	if err := w.reload(); err != nil {
+		return nil, err
+	}
+	if serving && att.Open != nil {
+		w.follower, err = att.Open(Meta{
+			ID: v.id, Name: v.name, Version: int(doc.Version), Fields: w.fields, Extra: doc.Extra, Sources: names(doc.Sources),
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+func names(sources []boundSource) []string {
+	out := make([]string, len(sources))
+	for i, b := range sources {
+		out[i] = b.Name
+	}
+	return out
+}
+
+// reload makes a fresh engine of what is committed, and begins to read behind it.
+func (w *worker) reload() error {
+	w.close()
+	var err error
+	if w.eng, err = w.compile(); err != nil {
+		return fatal{fmt.Errorf("compile: %w", err)}
+	}
+	id, version := w.v.id, w.doc.Version
+	w.done, err = getJSON[progress](w.svc.kv, progressKey(id, version))
+	if errors.Is(err, kv.ErrNotFound) {
+		w.done, err = w.svc.beginning(version), nil
+	}
+	if err != nil {
+		return err
+	}
+	if p := w.done.Position; p.Log != w.svc.log.ID() || p.Sequence > w.svc.log.End() {
+		return fatal{fmt.Errorf("the view has read a log that is no longer there, up to sequence %d: make the view again", p.Sequence)}
+	}
+	prefix := engineKey(id, version)
+	it := w.svc.kv.Iter(prefix, kv.PrefixEnd(prefix))
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		err = w.eng.Load(append([]byte{}, it.Key()[len(prefix):]...), append([]byte{}, it.Value()...))
+	}
+	if cerr := it.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = w.eng.Loaded()
+	}
+	if err != nil {
+		return fmt.Errorf("recover state: %w", err)
+	}
+	w.asOf, w.at, w.last, w.in = w.done.AsOf.clone(), w.done.AppendTime, w.done.Position.Sequence, pending{}
+	w.poison, w.out = nil, nil
+	w.reader = w.svc.log.Read(w.doc.ids(), w.last)
+	return nil
+}
+
+func (w *worker) close() {
+	if w.reader != nil {
+		_ = w.reader.Close()
+		w.reader = nil
+	}
+}
+
+// run takes entries and commits epochs until ctx ends, then commits the last one. caughtUp, when
+// not nil, is asked whenever everything was read; true ends run.
+func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
+	defer w.close()
+	defer w.wantClock(false)
+	news, stop := w.svc.log.Watch(w.doc.ids()...)
+	defer stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	w.wantClock(w.eng.HasOpen())
+	if err := w.commitFirst(); err != nil {
+		return err
+	}
+	for {
+		if ctx.Err() != nil {
+			return w.commit()
+		}
+		end := w.svc.log.End()
+		e, ok, err := w.reader.Next()
+		if err != nil {
+			return fmt.Errorf("read the log behind sequence %d: %w", w.last, err)
+		}
+		if ok {
+			if err := w.take(e); err != nil {
+				return err
+			}
+		} else {
+			w.drained(end)
+		}
+		commit, wait := w.pace.due(w.now(), w.in, !ok)
+		if commit {
+			if err := w.commit(); err != nil {
+				return err
+			}
+			continue
+		}
+		if ok {
+			continue
+		}
+		if caughtUp != nil && caughtUp() {
+			return w.commit()
+		}
+		if wait <= 0 {
+			wait = time.Hour
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-news:
+		case <-timer.C:
+		}
+	}
+}
+
+// take gives one entry to the engine. A panic throws the epoch away and runs it again, entry by
+// entry, up to this one (E2).
+func (w *worker) take(e stream.Entry) error {
+	panicked, err := w.step(e)
+	if panicked != nil {
+		return w.rerun(e.Sequence(), panicked)
+	}
+	return err
+}
+
+func (w *worker) step(e stream.Entry) (panicked *panicError, err error) {
+	panicked = protect(func() { err = w.eng.Step(e) })
+	if panicked != nil || err != nil {
+		return panicked, err
+	}
+	if w.in.entries == 0 {
+		w.in.since = w.now()
+	}
+	w.in.entries++
+	if b := e.Batch; b != nil {
+		w.in.events += b.Len
+	}
+	w.in.provisional, w.in.final = w.eng.Pending()
+	w.asOf.take(w.names[e.Stream()], e)
+	w.last, w.at = e.Sequence(), e.AppendTime()
+	return nil, nil
+}
+
+// drained notes that everything up to end was read, and committed when nothing is pending.
+func (w *worker) drained(end stream.Sequence) {
+	w.wantClock(w.eng.HasOpen())
+	if !w.serving {
+		return
+	}
+	v := w.v
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	news := false
+	if w.in.entries == 0 && end > v.mu.seen {
+		v.mu.seen, news = end, true
+	}
+	if !v.mu.live {
+		v.mu.live, news = true, true
+	}
+	if news {
+		v.notifyLocked()
+	}
+}
+
+// wantClock asks the log for clock records while the view holds a row that is not final (W7).
+func (w *worker) wantClock(want bool) {
+	if w.wish == want {
+		return
+	}
+	w.wish = want
+	owner := fmt.Sprintf("view %d.%d", w.v.id, w.doc.Version)
+	for _, id := range w.doc.ids() {
+		w.svc.log.WantClock(id, owner, want)
+	}
+}
