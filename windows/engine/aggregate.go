@@ -22,6 +22,7 @@ type aggregate struct {
 	calls    []query.AggCall
 	cols     []agg.Column
 	windowed bool
+	ordered  bool // a call wants ranks
 	outs     targets
 	fields   []row.Field
 
@@ -69,6 +70,7 @@ func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool) *aggregat
 	}
 	for _, c := range n.Calls {
 		a.cols = append(a.cols, c.Func.NewColumn())
+		a.ordered = a.ordered || c.Func.Ordered
 	}
 	for _, f := range n.Fields() {
 		a.result.Cols = append(a.result.Cols, row.NewVector(f.Type, 0))
@@ -118,6 +120,10 @@ func (a *aggregate) feed(c *chunk, sel []int32) {
 		a.touch(slot)
 		a.slots = append(a.slots, slot)
 	}
+	var ranks []agg.Rank
+	if a.ordered && len(a.slots) > 0 {
+		ranks = a.rankOf(c, sel)
+	}
 	for i, call := range a.calls {
 		a.args = a.args[:0]
 		for _, col := range call.Args {
@@ -127,7 +133,7 @@ func (a *aggregate) feed(c *chunk, sel []int32) {
 		if call.Filter >= 0 {
 			rows, to = a.only(c.Cols[call.Filter], sel)
 		}
-		a.cols[i].Add(to, rows, a.args, c.Weights, a.rank(c))
+		a.cols[i].Add(to, rows, a.args, c.Weights, ranks)
 	}
 }
 
@@ -422,5 +428,39 @@ func (a *aggregate) drop(slot int32) {
 	a.free = append(a.free, slot)
 }
 
-// rank is the place in the log of each row of c, for calls that depend on order (N3).
-func (a *aggregate) rank(c *chunk) []agg.Rank { return nil }
+// rankOf gives the place in the log of each row of c, for calls that depend on order (N3). Rows
+// that are no events are ordered by their own columns, from left to right, nulls last.
+func (a *aggregate) rankOf(c *chunk, sel []int32) []agg.Rank {
+	if c.f.ranks != nil {
+		return c.f.ranks
+	}
+	if cap(a.ranks) < c.Len {
+		a.ranks = make([]agg.Rank, c.Len)
+	}
+	ranks := a.ranks[:c.Len]
+	one := func(i int) {
+		if c.f.batch {
+			in := a.e.in
+			ranks[i] = agg.Rank{Sequence: int64(in.Sequence), Offset: int64(in.Base) + int64(c.f.event(i))}
+			return
+		}
+		a.keyBuf = a.keyBuf[:0]
+		for _, v := range c.Cols {
+			if v.IsNull(i) {
+				a.keyBuf = append(a.keyBuf, 1)
+				continue
+			}
+			a.keyBuf = row.AppendKey(append(a.keyBuf, 0), v, i)
+		}
+		ranks[i] = agg.Rank{Row: string(a.keyBuf)}
+	}
+	if sel == nil {
+		for i := range c.Len {
+			one(i)
+		}
+	}
+	for _, i := range sel {
+		one(int(i))
+	}
+	return ranks
+}

@@ -3,6 +3,7 @@ package engine
 import (
 	"tidemark/storage/row"
 	"tidemark/windows"
+	"tidemark/windows/agg"
 )
 
 // chunk is a batch of rows on its way between operators. sel are the row numbers that count, in
@@ -26,6 +27,8 @@ type frame struct {
 	origin []int32
 	// finalAt is the least watermark at which a row is final; nil: at once.
 	finalAt []windows.Micros
+	// ranks are the rows' places in the log, where they don't follow from the batch in work.
+	ranks []agg.Rank
 	// refused are rows that a window did not take; set by the judge.
 	refused []bool
 	// upsert says that the rows are the present rows of groups and not differences: what is not

@@ -141,7 +141,7 @@ func (a *aggregate) save(w *writes) {
 		if !g.live {
 			continue
 		}
-		dst := []byte{stateFormat, flag(g.dirty) | flag(g.given)<<1}
+		dst := []byte{stateFormat, bit(g.dirty) | bit(g.given)<<1}
 		dst = binary.AppendVarint(dst, g.rows)
 		dst = binary.BigEndian.AppendUint64(dst, uint64(g.finalAt))
 		for _, col := range a.cols {
@@ -247,8 +247,8 @@ func (m *emitter) save(w *writes) {
 			continue
 		}
 		same := en.owner != nil && en.owner.groups[en.slot].key == en.key
-		dst := []byte{stateFormat, flag(en.there) | flag(en.staged)<<1 | flag(en.staged && en.next >= 0)<<2 | flag(en.opened)<<3 |
-			flag(en.owner != nil)<<4 | flag(same)<<5, byte(en.status)}
+		dst := []byte{stateFormat, bit(en.there) | bit(en.staged)<<1 | bit(en.staged && en.next >= 0)<<2 | bit(en.opened)<<3 |
+			bit(en.owner != nil)<<4 | bit(same)<<5, byte(en.status)}
 		dst = binary.AppendVarint(dst, int64(en.revision))
 		dst = binary.BigEndian.AppendUint64(dst, uint64(en.finalAt))
 		dst = binary.BigEndian.AppendUint64(dst, uint64(en.time))
@@ -397,7 +397,7 @@ func (r *reader) end() error {
 	return nil
 }
 
-func flag(b bool) byte {
+func bit(b bool) byte {
 	if b {
 		return 1
 	}
