@@ -59,6 +59,9 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := o.FS.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
+	if err := syncFolder(o.FS, o.FS.PathDir(dir)); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
 	format := pebble.FormatNewest
 	found, err := pebble.Peek(dir, o.FS)
 	if err != nil {
@@ -87,6 +90,15 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	return &Store{db: db}, nil
+}
+
+// syncFolder makes the entry of a new folder durable.
+func syncFolder(fs vfs.FS, dir string) error {
+	folder, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // Close ends the store after everything that is committed is on disk. All iterators, snapshots

@@ -77,9 +77,10 @@ func At(d time.Duration) stream.Micros { return Noon.Add(d).UnixMicro() }
 
 // harness is one open log in a test.
 type harness struct {
-	t     *testing.T
-	clock *Clock
-	open  Opener
+	t        *testing.T
+	features Features
+	clock    *Clock
+	open     Opener
 	Opened
 }
 

@@ -94,7 +94,7 @@ func (t *tail) partition(id stream.ID, p stream.Partition, from stream.Offset, e
 			return nil, false
 		}
 		batches = append(batches, b)
-		if events -= b.Len; events <= 0 {
+		if events -= b.Len - int(max(0, from-b.Base)); events <= 0 {
 			break
 		}
 	}
