@@ -33,6 +33,10 @@ type aggregate struct {
 	time    timeline
 	// given are the rows given out last; nil in the upsert form.
 	given *store
+	// sess, where the groups are those of sessions, has their bounds; bounds says which keys are
+	// bounds: 1 the start, 2 the end.
+	sess   *sessions
+	bounds []int8
 
 	dirty   []int32 // groups that changed since their last flush
 	late    []int32 // groups that changed after they were final
@@ -63,14 +67,24 @@ type group struct {
 	given   bool // a row of it is given out (differences only)
 }
 
-func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool) *aggregate {
+func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, bounds []int8) (*aggregate, error) {
 	a := &aggregate{
-		e: e, id: id, keys: n.Keys, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(),
+		e: e, id: id, keys: n.Keys, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(), bounds: bounds,
 		table: map[string]int32{}, keyCols: newStore(n.Fields()[:len(n.Keys)]),
 	}
 	for _, c := range n.Calls {
-		a.cols = append(a.cols, c.Func.NewColumn())
-		a.ordered = a.ordered || c.Func.Ordered
+		f := c.Func
+		if bounds != nil && c.Spec.Retract {
+			// Sessions take rows from each other by merging groups: nothing is ever taken away.
+			spec := c.Spec
+			spec.Retract = false
+			var err error
+			if f, err = agg.New(spec); err != nil {
+				return nil, err
+			}
+		}
+		a.cols = append(a.cols, f.NewColumn())
+		a.ordered = a.ordered || f.Ordered
 	}
 	for _, f := range n.Fields() {
 		a.result.Cols = append(a.result.Cols, row.NewVector(f.Type, 0))
@@ -81,7 +95,7 @@ func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool) *aggregat
 	if len(n.Keys) == 0 { // N1
 		a.touch(a.slot(nil, nil, 0))
 	}
-	return a
+	return a, nil
 }
 
 // take gets rows: those that follow from events wait for their step.
@@ -163,6 +177,10 @@ func (a *aggregate) slot(key []byte, c *chunk, i int) int32 {
 	if c != nil {
 		a.keyCols.set(int(slot), c.Cols, a.keys, i)
 	}
+	if a.sess != nil {
+		s := &a.sess.all[a.sessionOf(slot)]
+		s.slots = append(s.slots, slot)
+	}
 	return slot
 }
 
@@ -183,7 +201,7 @@ func (a *aggregate) newSlot(key string) int32 {
 		finalAt = windows.AtOnce
 	}
 	g := &a.groups[slot]
-	*g = group{key: key, finalAt: finalAt, entry: -1, live: true, changed: g.changed, dirty: g.dirty, late: g.late}
+	*g = group{key: key, finalAt: finalAt, entry: -1, live: true, changed: g.changed, late: g.late}
 	a.table[key] = slot
 	return slot
 }
@@ -311,11 +329,14 @@ func (a *aggregate) give(slots []int32) {
 	for i := range k {
 		gather(r.Cols[i], a.keyCols.cols[i], slots)
 	}
+	if a.sess != nil {
+		a.putBounds(slots)
+	}
 	// A group whose result fails is left out until it computes again (E1).
 	absent := make([]bool, len(slots))
 	anyAbsent := false
 	for n, slot := range slots {
-		if a.groups[slot].rows == 0 && k > 0 {
+		if a.groups[slot].rows == 0 && k > 0 || a.outside(slot) {
 			absent[n], anyAbsent = true, true
 		}
 	}
@@ -417,7 +438,11 @@ func (a *aggregate) drop(slot int32) {
 	if g.entry >= 0 {
 		a.e.emit.unlink(g.entry)
 	}
-	g.live, g.key, g.entry, g.given, g.final = false, "", -1, false, false
+	if a.sess != nil {
+		s := &a.sess.all[a.sessionOf(slot)]
+		s.slots = slices.DeleteFunc(s.slots, func(x int32) bool { return x == slot })
+	}
+	g.live, g.key, g.entry, g.given, g.final, g.dirty = false, "", -1, false, false, false
 	for _, col := range a.cols {
 		col.Reset(slot)
 	}

@@ -10,7 +10,7 @@ import (
 
 // build makes the operators of the plan. A node that two others read is one operator.
 func (e *Engine) build() error {
-	b := &builder{e: e, made: map[query.Node]*targets{}, readers: map[query.Node]int{}}
+	b := &builder{e: e, made: map[query.Node]*targets{}, readers: map[query.Node]int{}, fused: map[*query.Assign]bool{}, sess: map[*query.Assign]*sessions{}}
 	b.count(e.plan.Root)
 	e.emit = newEmitter(e)
 	outs, err := b.node(e.plan.Root, true)
@@ -26,7 +26,10 @@ type builder struct {
 	// made are the places where a node's readers are listed.
 	made    map[query.Node]*targets
 	readers map[query.Node]int
-	ids     byte
+	// fused are the session functions whose sessions an aggregate behind them groups by.
+	fused map[*query.Assign]bool
+	sess  map[*query.Assign]*sessions
+	ids   byte
 }
 
 func (b *builder) count(n query.Node) {
@@ -63,11 +66,11 @@ func (b *builder) node(n query.Node, last bool) (*targets, error) {
 	case *query.Assign:
 		outs, err = b.assign(n)
 	case *query.Aggregate:
-		o := newAggregate(b.e, b.ids, n, last)
-		b.ids++
-		err = b.connect(n.In, o, false)
-		b.e.ops = append(b.e.ops, o)
-		outs = &o.outs
+		var o *aggregate
+		o, err = b.aggregate(n, last)
+		if err == nil {
+			outs = &o.outs
+		}
 	default:
 		return nil, fmt.Errorf("a plan with %T cannot run", n)
 	}
@@ -96,6 +99,128 @@ func (b *builder) scan(n *query.Scan) *targets {
 	return &s.outs
 }
 
+func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
+	var bounds []int8
+	from := b.sessionsOf(n)
+	if from != nil {
+		bounds = from.bounds
+		b.fused[from.assign] = true
+	}
+	a, err := newAggregate(b.e, b.ids, n, last, bounds)
+	if err != nil {
+		return nil, err
+	}
+	b.ids++
+	if err := b.connect(n.In, a, false); err != nil {
+		return nil, err
+	}
+	if from != nil {
+		a.sess = b.sess[from.assign]
+		a.sess.agg = a
+	}
+	b.e.ops = append(b.e.ops, a)
+	return a, nil
+}
+
+// sessionGroups says that the groups of an aggregate are those of sessions.
+type sessionGroups struct {
+	assign *query.Assign
+	bounds []int8 // for each key: 1 the session's start, 2 its end, 0 something else
+}
+
+// sessionsOf finds the session function under an aggregate whose groups each lie in one session:
+// the keys hold a bound and all keys of the function, and nothing in between computes with the
+// bounds. It returns nil where that is not so.
+func (b *builder) sessionsOf(n *query.Aggregate) *sessionGroups {
+	// where[c] is where column c of the node comes from, in the function's columns; −1: computed.
+	type trace struct {
+		assign *query.Assign
+		where  []int
+	}
+	var follow func(x query.Node) (trace, bool)
+	plain := func(t trace, reads []int) bool {
+		bounds := len(t.assign.Fields()) - 2
+		for _, c := range reads {
+			if t.where[c] >= bounds {
+				return false
+			}
+		}
+		return true
+	}
+	follow = func(x query.Node) (trace, bool) {
+		if b.readers[x] != 1 {
+			return trace{}, false
+		}
+		switch x := x.(type) {
+		case *query.Assign:
+			t := trace{assign: x}
+			for i := range x.Fields() {
+				t.where = append(t.where, i)
+			}
+			_, stream := x.In.(*query.Scan)
+			for in := x.In; !stream; { // nothing but filters and projections below
+				switch y := in.(type) {
+				case *query.Filter:
+					in = y.In
+				case *query.Project:
+					in = y.In
+				case *query.Scan:
+					stream = true
+				default:
+					return trace{}, false
+				}
+			}
+			return t, x.Kind == windows.Session && (x.Where == nil || plain(t, x.Where.Reads()))
+		case *query.Filter:
+			t, ok := follow(x.In)
+			return t, ok && plain(t, x.Pred.Reads())
+		case *query.Project:
+			t, ok := follow(x.In)
+			if !ok {
+				return t, false
+			}
+			where := make([]int, len(x.Exprs))
+			for i, e := range x.Exprs {
+				where[i] = -1
+				if c := e.ColumnNumber(); c >= 0 {
+					where[i] = t.where[c]
+				} else if !plain(t, e.Reads()) {
+					return t, false
+				}
+			}
+			return trace{t.assign, where}, true
+		}
+		return trace{}, false
+	}
+	t, ok := follow(n.In)
+	if !ok {
+		return nil
+	}
+	start := len(t.assign.Fields()) - 2
+	out := &sessionGroups{assign: t.assign, bounds: make([]int8, len(n.Keys))}
+	has := map[int]bool{}
+	for i, k := range n.Keys {
+		has[t.where[k]] = true
+		if w := t.where[k]; w >= start {
+			out.bounds[i] = int8(w - start + 1)
+		}
+	}
+	if !has[start] && !has[start+1] {
+		return nil
+	}
+	for _, k := range t.assign.Keys {
+		if !has[k] {
+			return nil
+		}
+	}
+	for _, c := range n.Calls {
+		if !plain(t, c.Args) || c.Filter >= 0 && !plain(t, []int{c.Filter}) {
+			return nil
+		}
+	}
+	return out
+}
+
 func (b *builder) assign(n *query.Assign) (*targets, error) {
 	ts := row.Scalar(row.Timestamp)
 	switch n.Kind {
@@ -110,6 +235,33 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 		}
 		b.e.windows = append(b.e.windows, o)
 		return &o.outs, nil
+	case windows.Session:
+		gap, ok := n.Size.Span()
+		if !ok {
+			return nil, fmt.Errorf("a gap of %s is not a fixed span", n.Size)
+		}
+		if b.fused[n] {
+			o := &sessions{
+				e: b.e, id: b.ids, number: n.Number, kind: windows.Sessions{Gap: gap}, timeCol: n.TimeCol, keys: n.Keys,
+				where: n.Where, table: map[string][]int32{}, start: row.NewVector(ts, 0),
+			}
+			b.ids++
+			b.sess[n] = o
+			b.e.sessions = append(b.e.sessions, o)
+			b.e.windows = append(b.e.windows, o)
+			return &o.outs, b.connect(n.In, o, false)
+		}
+	case windows.Slide:
+		size, ok := n.Size.Span()
+		if !ok {
+			return nil, fmt.Errorf("a size of %s is not a fixed span", n.Size)
+		}
+		o := newSliding(b.e, b.ids, n.In.Fields())
+		o.number, o.kind, o.timeCol, o.keys, o.where = n.Number, windows.Sliding{Size: size}, n.TimeCol, n.Keys, n.Where
+		b.ids++
+		b.e.windows = append(b.e.windows, o)
+		b.e.ops = append(b.e.ops, o)
+		return &o.outs, b.connect(n.In, o, false)
 	}
 	return nil, fmt.Errorf("a plan with %s windows cannot run", n.Kind)
 }

@@ -25,6 +25,8 @@ type frame struct {
 	// where it is i.
 	batch  bool
 	origin []int32
+	// trial rows are computed only to find events that fail: nobody keeps them.
+	trial bool
 	// finalAt is the least watermark at which a row is final; nil: at once.
 	finalAt []windows.Micros
 	// ranks are the rows' places in the log, where they don't follow from the batch in work.

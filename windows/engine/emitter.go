@@ -138,8 +138,14 @@ func (m *emitter) upsert(c *chunk) {
 			}
 			continue
 		}
-		if g.entry < 0 {
+		if g.entry < 0 || c.f.owner.sess != nil {
 			m.keyBuf = row.AppendRowKey(m.keyBuf[:0], &c.Batch, m.key, n)
+		}
+		if g.entry >= 0 && c.f.owner.sess != nil && m.entries[g.entry].key != string(m.keyBuf) {
+			m.withdraw(g.entry) // the session's bounds changed, and so the row key
+			g.entry = -1
+		}
+		if g.entry < 0 {
 			g.entry = m.entry(m.keyBuf)
 			m.entries[g.entry].owner, m.entries[g.entry].slot = c.f.owner, slot
 		}
@@ -188,6 +194,12 @@ func (m *emitter) put(x int32, cols []*row.Vector, i int, at windows.Micros) {
 	}
 }
 
+// withdraw stages the absence of a row whose group has another key now, or is gone.
+func (m *emitter) withdraw(x int32) {
+	m.put(x, nil, 0, m.entries[x].finalAt)
+	m.unlink(x)
+}
+
 // unlink forgets the group that an entry comes from.
 func (m *emitter) unlink(x int32) { m.entries[x].owner = nil }
 
@@ -209,6 +221,10 @@ func (m *emitter) settle(start, wm windows.Micros) {
 	m.time.eachDue(wm, func(at windows.Micros, xs []int32) {
 		for _, x := range xs {
 			en := &m.entries[x]
+			if en.live && en.owner != nil && en.owner.sess != nil {
+				en.owner.refresh(en.slot) // the session may have grown since
+				en = &m.entries[x]
+			}
 			switch {
 			case !en.live || en.finalAt != at || en.staged || !en.there || en.status != windows.Provisional:
 			case en.revision == 0:
@@ -308,11 +324,11 @@ func (m *emitter) correctOne(x int32, wm windows.Micros) bool {
 			return true
 		}
 		return en.next < 0 && m.unstage(x)
+	case en.next < 0 && en.there && !wasFinal:
+		return false // the withdrawal of a provisional row is provisional
 	case en.next < 0:
 		if wasFinal {
 			en.revision++
-		}
-		if en.there {
 			m.hide(x)
 		}
 	case wasFinal && sameRow(m.stage.Cols, int(en.next), m.cur.cols, nil, int(x)):
@@ -473,7 +489,11 @@ func (m *emitter) pass(c *chunk, sel []int32) {
 			i = int(sel[k])
 		}
 		m.keyBuf = row.AppendRowKey(m.keyBuf[:0], &c.Batch, m.key, i)
-		m.note(1, m.keep(string(m.keyBuf)), windows.Final, 1, m.e.in.Times[c.f.event(i)])
+		at := c.f.final(i)
+		if c.f.batch {
+			at = m.e.in.Times[c.f.event(i)]
+		}
+		m.note(1, m.keep(string(m.keyBuf)), windows.Final, 1, at)
 		rows.Len++
 	}
 }

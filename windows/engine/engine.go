@@ -51,10 +51,11 @@ type Engine struct {
 	out      *Output
 
 	// The operators. ops are those with state, in the order in which they are flushed.
-	scans   []*scan
-	windows []window
-	ops     []operator
-	emit    *emitter
+	scans    []*scan
+	windows  []window
+	sessions []*sessions
+	ops      []operator
+	emit     *emitter
 	// loose plans have groups whose finalAt changes; everything is flushed at each step's end.
 	loose bool
 

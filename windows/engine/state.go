@@ -15,6 +15,8 @@ import (
 //	t               the tracker
 //	c               the counts
 //	g id groupkey   a group of the aggregate with this number (one byte)
+//	s id key        the sessions of a key of the session function with this number
+//	w id key …      a row of the slide function with this number
 //	r rowkey        an entry of the emitter
 //
 // Values begin with the number of their format. Integers are varints; a watermark is 8 bytes, big
@@ -24,6 +26,8 @@ const (
 	spaceTracker = 't'
 	spaceCounts  = 'c'
 	spaceGroup   = 'g'
+	spaceSession = 's'
+	spaceSlide   = 'w'
 	spaceRow     = 'r'
 )
 
@@ -60,6 +64,9 @@ func (e *Engine) Take(all bool) *Output {
 	w := &writes{}
 	w.set([]byte{spaceTracker}, e.tracker.Encode(nil))
 	w.set([]byte{spaceCounts}, e.counts.encode())
+	for _, o := range e.sessions {
+		o.save(w)
+	}
 	for _, op := range e.ops {
 		op.save(w)
 	}
@@ -87,6 +94,20 @@ func (e *Engine) Load(key, value []byte) error {
 				err = a.load(key[2:], value)
 			}
 		}
+	case spaceSession:
+		err = errState
+		for _, o := range e.sessions {
+			if len(key) > 1 && o.id == key[1] {
+				err = o.load(key[2:], value)
+			}
+		}
+	case spaceSlide:
+		err = errState
+		for _, op := range e.ops {
+			if o, ok := op.(*sliding); ok && len(key) > 1 && o.id == key[1] {
+				err = o.load(key[2:], value)
+			}
+		}
 	case spaceRow:
 		err = e.emit.load(key[1:], value)
 	default:
@@ -100,6 +121,11 @@ func (e *Engine) Load(key, value []byte) error {
 
 // Loaded is called when everything has been loaded.
 func (e *Engine) Loaded() error {
+	for _, o := range e.sessions {
+		if err := o.loaded(); err != nil {
+			return err
+		}
+	}
 	for _, op := range e.ops {
 		if err := op.loaded(); err != nil {
 			return err

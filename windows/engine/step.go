@@ -123,12 +123,18 @@ type inlet struct {
 
 // wait puts a chunk of the batch in work before an operator.
 func (e *Engine) wait(op operator, c *chunk) {
+	if c.f.trial {
+		return
+	}
 	kept := *c
 	e.inlets = append(e.inlets, &inlet{op: op, c: &kept})
 }
 
 // feed gives the rows of the events from ≤ event < to to the operators.
 func (e *Engine) feed(from, to int) {
+	for _, o := range e.sessions {
+		o.resolve(to)
+	}
 	for _, in := range e.inlets {
 		if from == 0 && to == e.in.Len && len(e.failures) == 0 && !e.anyRefused {
 			in.op.feed(in.c, in.c.sel)
@@ -174,6 +180,9 @@ func (e *Engine) finish() {
 	e.emit.correct(e.wm)
 	for _, op := range e.ops {
 		op.forget(e.wm)
+	}
+	for _, o := range e.sessions {
+		o.forget(e.wm)
 	}
 	e.emit.forget(e.wm)
 }

@@ -1,0 +1,374 @@
+package engine
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"tidemark/storage/row"
+	"tidemark/windows"
+	"tidemark/windows/expr"
+)
+
+// sessions gives each event the session that it belongs to, and judges it by its own window and
+// every session that it would join (L3).
+//
+// A session's bounds are not known before its last event, so rows carry the session's number in
+// place of window_start and window_end. An aggregate behind it groups by that number: a session
+// that grows moves no row, and two that become one merge their groups. The bounds are put in when
+// rows are given out.
+//
+// What the WHERE of the SELECT removes is part of its session all the same, as in the batch
+// answer: the function comes before the WHERE. It is never reported late (L1).
+type sessions struct {
+	e       *Engine
+	id      byte
+	number  int
+	kind    windows.Sessions
+	timeCol int
+	keys    []int
+	where   *expr.Expr
+	outs    targets
+	agg     *aggregate
+
+	table   map[string][]int32 // key → its sessions, by start
+	all     []session
+	free    []int32
+	time    timeline
+	changed []string // keys to be saved
+
+	// The batch in work.
+	in      chunk // all rows, before the WHERE
+	given   chunk // the rows that pass, with the session's number as both bounds
+	pos     int
+	start   *row.Vector // shared by both bounds
+	finalAt []windows.Micros
+	passes  row.Bitmap
+	late    []lateNote
+	moved   []int32 // sessions that changed in this step
+	merged  []int32 // sessions that became part of another in this step
+
+	errs   expr.Errors
+	keyBuf []byte
+	near   []int32
+}
+
+type session struct {
+	key        string
+	start, end windows.Micros
+	slots      []int32 // groups of the aggregate
+	into       int32   // the session that this one became part of, in the step in work
+	live       bool
+	moved      bool
+}
+
+func (o *sessions) take(c *chunk) {
+	o.in, o.pos = *c, 0
+	out := *c
+	o.start.Resize(c.Len)
+	clear(o.start.I64)
+	if cap(o.finalAt) < c.Len {
+		o.finalAt = make([]windows.Micros, c.Len)
+	}
+	o.finalAt = o.finalAt[:c.Len]
+	out.Cols = append(slices.Clip(c.Cols), o.start, o.start)
+	out.f = &frame{up: c.f, batch: true, origin: c.f.origin, finalAt: o.finalAt}
+	if o.where != nil {
+		out.sel = o.e.keep(o.where, &out, &o.errs, nil)
+		o.passes = o.passes[:0]
+		for _, i := range out.sel {
+			o.passes.Set(int(i))
+		}
+	}
+	o.given = out
+	o.outs.send(&out)
+}
+
+// judge asks for cuts before late events: which sessions they touch is seen when they are fed.
+func (o *sessions) judge() {
+	if o.in.f == nil {
+		return
+	}
+	times := o.in.Cols[o.timeCol].I64
+	o.in.each(func(i int) {
+		if ev := o.in.f.event(i); times[i] < o.e.met[ev] && !o.e.failed(ev) {
+			o.e.cuts = append(o.e.cuts, cut{event: ev, finalAt: windows.AtOnce})
+		}
+	})
+}
+
+// resolve finds the session of each row of the events before to that have not been looked at.
+func (o *sessions) resolve(to int) {
+	if o.in.f == nil {
+		return
+	}
+	first := o.pos
+	for n := o.in.rows(); o.pos < n; o.pos++ {
+		i := o.row(o.pos)
+		ev := o.in.f.event(i)
+		if ev >= to {
+			break
+		}
+		if o.e.failed(ev) || o.e.anyRefused && o.in.f.wasRefused(i) {
+			continue
+		}
+		o.one(i, ev)
+	}
+	for k := first; k < o.pos; k++ {
+		i := o.row(k)
+		x := o.root(int32(o.start.I64[i]))
+		o.start.I64[i] = int64(x)
+		if int(x) < len(o.all) {
+			o.finalAt[i] = windows.Session.FinalAt(o.all[x].end)
+		}
+	}
+	for _, x := range o.moved {
+		if s := &o.all[x]; s.live {
+			s.moved = false
+			o.time.add(windows.Session.FinalAt(s.end), x, o.e.wm)
+			o.agg.sessionMoved(s)
+		}
+	}
+	o.moved = o.moved[:0]
+	o.free = append(o.free, o.merged...)
+	o.merged = o.merged[:0]
+}
+
+func (o *sessions) row(k int) int {
+	if o.in.sel == nil {
+		return k
+	}
+	return int(o.in.sel[k])
+}
+
+func (o *sessions) root(x int32) int32 {
+	for int(x) < len(o.all) && !o.all[x].live && o.all[x].into != x {
+		x = o.all[x].into
+	}
+	return x
+}
+
+// one judges one event and puts it into its session.
+func (o *sessions) one(i, ev int) {
+	t, met, lateness := o.in.Cols[o.timeCol].I64[i], o.e.met[ev], o.e.cfg.AllowedLateness
+	start, end := o.kind.Own(t)
+	o.keyBuf = row.AppendRowKey(o.keyBuf[:0], &o.in.Batch, o.keys, i)
+	list := o.table[string(o.keyBuf)]
+
+	o.near = o.near[:0]
+	closed := met > windows.Later(end, lateness)
+	wasFinal := met > end
+	for _, x := range list {
+		s := &o.all[x]
+		if met > windows.Later(s.end, lateness+o.kind.Gap) {
+			continue // its bounds count as forgotten, whether they are or not
+		}
+		if o.kind.Joins(t, s.start, s.end) {
+			o.near = append(o.near, x)
+			closed = closed || met > windows.Later(s.end, lateness)
+			wasFinal = wasFinal || met > s.end
+		}
+	}
+	if t < met && (o.where == nil || o.passes.Get(i)) && (closed || wasFinal) {
+		o.note(ev, start, end, met, closed)
+	}
+	if closed {
+		if o.given.f.refused == nil {
+			o.given.f.refused = make([]bool, o.in.Len)
+		}
+		o.given.f.refused[i] = true
+		o.e.anyRefused = true
+		return
+	}
+	if len(o.near) == 0 {
+		x := o.open(string(o.keyBuf), start, end)
+		at, _ := slices.BinarySearchFunc(list, start, func(x int32, t windows.Micros) int {
+			return int(min(max(o.all[x].start-t, -1), 1))
+		})
+		o.table[o.all[x].key] = slices.Insert(list, at, x)
+		o.start.I64[i] = int64(x)
+		o.move(x)
+		return
+	}
+	x := o.near[0]
+	s := &o.all[x]
+	if start < s.start || end > s.end {
+		s.start, s.end = min(s.start, start), max(s.end, end)
+		o.move(x)
+	}
+	for _, y := range o.near[1:] {
+		o.merge(x, y)
+	}
+	if len(o.near) > 1 {
+		o.table[s.key] = slices.DeleteFunc(list, func(y int32) bool { return !o.all[y].live })
+	}
+	o.start.I64[i] = int64(x)
+}
+
+// note keeps what is to be told of a late event.
+func (o *sessions) note(ev int, start, end, met windows.Micros, closed bool) {
+	o.e.markLate(ev)
+	n := lateNote{event: ev, taken: !closed, corrected: !closed}
+	if closed {
+		lateness := o.e.cfg.AllowedLateness
+		if met > windows.Later(end, lateness) && o.givenOut(start) {
+			n.refused = append(n.refused, Refusal{Function: o.number, Start: start, End: end})
+		}
+		for _, x := range o.near {
+			if s := &o.all[x]; met > windows.Later(s.end, lateness) && (s.start != start || s.end != end) && o.givenOut(s.start) {
+				n.refused = append(n.refused, Refusal{Function: o.number, Start: s.start, End: s.end})
+			}
+		}
+	}
+	if n.taken || len(n.refused) > 0 {
+		o.late = append(o.late, n)
+	}
+}
+
+// givenOut reports whether a session that begins at start is given out (R2).
+func (o *sessions) givenOut(start windows.Micros) bool {
+	return o.e.cfg.WindowsFrom == nil || start >= *o.e.cfg.WindowsFrom
+}
+
+func (o *sessions) open(key string, start, end windows.Micros) int32 {
+	var x int32
+	if n := len(o.free); n > 0 {
+		x = o.free[n-1]
+		o.free = o.free[:n-1]
+	} else {
+		x = int32(len(o.all))
+		o.all = append(o.all, session{})
+	}
+	o.all[x] = session{key: key, start: start, end: end, into: x, live: true}
+	return x
+}
+
+// move notes that a session's bounds changed.
+func (o *sessions) move(x int32) {
+	if s := &o.all[x]; !s.moved {
+		s.moved = true
+		o.moved = append(o.moved, x)
+		o.changed = append(o.changed, s.key)
+	}
+}
+
+// merge makes session y a part of x.
+func (o *sessions) merge(x, y int32) {
+	s, p := &o.all[x], &o.all[y]
+	s.start, s.end = min(s.start, p.start), max(s.end, p.end)
+	o.move(x)
+	for _, slot := range p.slots {
+		o.agg.mergeSession(slot, x)
+	}
+	o.all[y] = session{into: x}
+	o.merged = append(o.merged, y)
+}
+
+func (o *sessions) outcomes() {
+	for _, l := range o.late {
+		n := o.e.note(l.event)
+		n.refused = append(n.refused, l.refused...)
+		n.taken = n.taken || l.taken
+		n.corrected = n.corrected || l.corrected
+	}
+	// Late events of other functions may have been taken here, on time.
+	if o.in.f == nil || len(o.e.lateEvents) == len(o.late) {
+		return
+	}
+	o.given.each(func(i int) {
+		if ev := o.given.f.event(i); o.e.late[ev] && !o.e.failed(ev) && !o.given.f.wasRefused(i) {
+			o.e.note(ev).taken = true
+		}
+	})
+}
+
+func (o *sessions) done() {
+	o.in, o.given, o.late = chunk{}, chunk{}, o.late[:0]
+}
+
+// forget drops the bounds that nobody needs: an event that could touch the session is refused by
+// its own window from here on (L3).
+func (o *sessions) forget(wm windows.Micros) {
+	o.time.eachDue(wm, func(windows.Micros, []int32) {})
+	o.time.eachClosed(wm, windows.Later(o.e.cfg.AllowedLateness, o.kind.Gap), func(at windows.Micros, xs []int32) {
+		for _, x := range xs {
+			s := &o.all[x]
+			if !s.live || windows.Session.FinalAt(s.end) != at {
+				continue
+			}
+			list := slices.DeleteFunc(o.table[s.key], func(y int32) bool { return y == x })
+			if len(list) == 0 {
+				delete(o.table, s.key)
+			} else {
+				o.table[s.key] = list
+			}
+			o.changed = append(o.changed, s.key)
+			o.all[x] = session{into: x}
+			o.free = append(o.free, x)
+		}
+	})
+}
+
+// The sessions of a key: format, then for each its number, start and end.
+func (o *sessions) save(w *writes) {
+	slices.Sort(o.changed)
+	for _, key := range slices.Compact(o.changed) {
+		name := append([]byte{spaceSession, o.id}, key...)
+		list := o.table[key]
+		if len(list) == 0 {
+			w.drop(name)
+			continue
+		}
+		dst := []byte{stateFormat}
+		for _, x := range list {
+			s := &o.all[x]
+			dst = binary.AppendVarint(dst, int64(x))
+			dst = binary.BigEndian.AppendUint64(dst, uint64(s.start))
+			dst = binary.BigEndian.AppendUint64(dst, uint64(s.end))
+		}
+		w.set(name, dst)
+	}
+	o.changed = o.changed[:0]
+}
+
+func (o *sessions) load(key, value []byte) error {
+	r := reader{src: value}
+	r.format()
+	k := string(key)
+	for len(r.src) > 0 && !r.bad {
+		x := int32(r.varint())
+		start, end := r.watermark(), r.watermark()
+		if r.bad || x < 0 {
+			return errState
+		}
+		for len(o.all) <= int(x) {
+			o.all = append(o.all, session{into: int32(len(o.all))})
+		}
+		o.all[x] = session{key: k, start: start, end: end, into: x, live: true}
+		o.table[k] = append(o.table[k], x)
+	}
+	return r.end()
+}
+
+// loaded finds the groups of the sessions; it is called before the aggregate's.
+func (o *sessions) loaded() error {
+	o.free = o.free[:0]
+	for i := range o.all {
+		s := &o.all[i]
+		s.slots = s.slots[:0]
+		if !s.live {
+			o.free = append(o.free, int32(i))
+			continue
+		}
+		o.time.add(windows.Session.FinalAt(s.end), int32(i), o.e.wm)
+	}
+	for slot := range o.agg.groups {
+		if o.agg.groups[slot].live {
+			x := o.agg.sessionOf(int32(slot))
+			if int(x) >= len(o.all) || !o.all[x].live {
+				return errState
+			}
+			o.all[x].slots = append(o.all[x].slots, int32(slot))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,371 @@
+package engine
+
+import (
+	"container/heap"
+	"encoding/binary"
+	"slices"
+
+	"tidemark/storage/row"
+	"tidemark/windows"
+	"tidemark/windows/agg"
+	"tidemark/windows/expr"
+)
+
+// sliding gives each event in every window of its key that holds it: there is one for each
+// distinct event time of the key. An event is judged by its own window alone (L4); taken, it makes
+// its own window, with all that lies in it, and comes into the later ones that hold it. Windows
+// only ever grow, so nothing is withdrawn.
+//
+// The rows of the last size + allowed lateness are kept. What the WHERE of the SELECT removes
+// makes a window all the same, as in the batch answer.
+type sliding struct {
+	e       *Engine
+	id      byte
+	number  int
+	kind    windows.Sliding
+	timeCol int
+	keys    []int
+	where   *expr.Expr
+	outs    targets
+
+	table map[string]*slideKey
+	rows  []slideRow
+	store *store
+	free  []int32
+	old   slideHeap // all rows, the oldest first
+	added []int32   // rows to be saved
+	gone  [][]byte
+
+	// The batch in work.
+	in         chunk
+	passes     []int32 // rows whose own window passes the WHERE
+	start, end *row.Vector
+
+	errs   expr.Errors
+	keyBuf []byte
+	from   []int32
+}
+
+// slideKey is the rows of one key, by time and, within one time, as they came.
+type slideKey struct {
+	rows []int32
+}
+
+type slideRow struct {
+	key  string
+	time windows.Micros
+	rank agg.Rank
+	live bool
+	save bool
+}
+
+// slideHeap orders rows by time.
+type slideHeap struct {
+	rows *[]slideRow
+	at   []int32
+}
+
+func (h slideHeap) Len() int           { return len(h.at) }
+func (h slideHeap) Less(i, j int) bool { return (*h.rows)[h.at[i]].time < (*h.rows)[h.at[j]].time }
+func (h slideHeap) Swap(i, j int)      { h.at[i], h.at[j] = h.at[j], h.at[i] }
+func (h *slideHeap) Push(x any)        { h.at = append(h.at, x.(int32)) }
+func (h *slideHeap) Pop() any {
+	x := h.at[len(h.at)-1]
+	h.at = h.at[:len(h.at)-1]
+	return x
+}
+
+func newSliding(e *Engine, id byte, in []row.Field) *sliding {
+	ts := row.Scalar(row.Timestamp)
+	o := &sliding{
+		e: e, id: id, table: map[string]*slideKey{}, store: newStore(in), start: row.NewVector(ts, 0), end: row.NewVector(ts, 0),
+	}
+	o.old.rows = &o.rows
+	return o
+}
+
+// take keeps the batch until its step, and lets what lies behind compute each event with its own
+// window, to find those that fail (E1).
+func (o *sliding) take(c *chunk) {
+	o.in = *c
+	o.in.f = &frame{up: c.f, batch: true, origin: c.f.origin}
+	o.start.Resize(c.Len)
+	o.end.Resize(c.Len)
+	for i, t := range c.Cols[o.timeCol].I64 {
+		o.start.I64[i], o.end.I64[i] = o.kind.Own(t)
+	}
+	own := o.in
+	own.Cols = append(slices.Clip(c.Cols), o.start, o.end)
+	own.f = &frame{up: c.f, batch: true, origin: c.f.origin, trial: true}
+	if o.where != nil {
+		own.sel = o.e.keep(o.where, &own, &o.errs, nil)
+	}
+	o.passes = own.sel
+	o.outs.send(&own)
+	o.e.wait(o, &o.in)
+}
+
+// judge refuses events whose own window is closed.
+func (o *sliding) judge() {
+	c, e := &o.in, o.e
+	if c.f == nil {
+		return
+	}
+	times := c.Cols[o.timeCol].I64
+	c.each(func(i int) {
+		ev := c.f.event(i)
+		t, met := times[i], e.met[ev]
+		if t >= met || e.failed(ev) || c.f.wasRefused(i) {
+			return
+		}
+		if met > windows.Later(t, e.cfg.AllowedLateness) {
+			if c.f.refused == nil {
+				c.f.refused = make([]bool, c.Len)
+			}
+			c.f.refused[i] = true
+			e.anyRefused = true
+		} else {
+			e.cuts = append(e.cuts, cut{event: ev, finalAt: windows.AtOnce})
+		}
+		if o.given(i) {
+			e.markLate(ev)
+		}
+	})
+}
+
+// given reports whether the own window of row i is given out: it passes the WHERE and did not begin
+// before the view (R2).
+func (o *sliding) given(i int) bool {
+	if from := o.e.cfg.WindowsFrom; from != nil && o.start.I64[i] < *from {
+		return false
+	}
+	if o.where == nil {
+		return true
+	}
+	_, ok := slices.BinarySearch(o.passes, int32(i))
+	return ok
+}
+
+func (o *sliding) outcomes() {
+	c := &o.in
+	if c.f == nil {
+		return
+	}
+	c.each(func(i int) {
+		ev := c.f.event(i)
+		if !o.e.late[ev] || o.e.failed(ev) || !o.given(i) {
+			return
+		}
+		n := o.e.note(ev)
+		switch {
+		case c.f.refused != nil && c.f.refused[i]:
+			n.refused = append(n.refused, Refusal{Function: o.number, Start: o.start.I64[i], End: o.end.I64[i]})
+		case !c.f.wasRefused(i):
+			n.taken = true
+			n.corrected = n.corrected || o.e.met[ev] > o.end.I64[i]
+		}
+	})
+}
+
+func (o *sliding) done() { o.in = chunk{} }
+
+// feed takes events and gives out the rows that they add.
+func (o *sliding) feed(c *chunk, sel []int32) {
+	out := &chunk{f: &frame{}}
+	start, end := row.NewVector(o.start.Type, 0), row.NewVector(o.end.Type, 0)
+	o.from = o.from[:0]
+	add := func(r int32, window windows.Micros) {
+		from, _ := o.kind.Own(window)
+		if o.e.cfg.WindowsFrom != nil && from < *o.e.cfg.WindowsFrom {
+			return
+		}
+		o.from = append(o.from, r)
+		start.AppendInt64(from)
+		end.AppendInt64(window)
+		out.f.finalAt = append(out.f.finalAt, windows.Slide.FinalAt(window))
+		out.f.ranks = append(out.f.ranks, o.rows[r].rank)
+	}
+	fed := chunk{Batch: c.Batch, sel: sel, f: c.f}
+	fed.each(func(i int) {
+		o.keyBuf = row.AppendRowKey(o.keyBuf[:0], &c.Batch, o.keys, i)
+		t := c.Cols[o.timeCol].I64[i]
+		k, ok := o.table[string(o.keyBuf)]
+		if !ok {
+			k = &slideKey{}
+			o.table[string(o.keyBuf)] = k
+		}
+		at, known := o.place(k, t)
+		r := o.keep(c, i, t)
+		k.rows = slices.Insert(k.rows, at, r)
+		if known {
+			add(r, t)
+		} else {
+			first, _ := o.kind.Own(t)
+			from := o.search(k, first)
+			for _, other := range k.rows[from : at+1] {
+				add(other, t)
+			}
+		}
+		last := t
+		for _, other := range k.rows[at+1:] {
+			w := o.rows[other].time
+			if !o.kind.Holds(t, w) {
+				break
+			}
+			if w != last {
+				last = w
+				add(r, w)
+			}
+		}
+	})
+	if len(o.from) == 0 {
+		return
+	}
+	out.Len = len(o.from)
+	for _, v := range o.store.cols {
+		w := row.NewVector(v.Type, out.Len)
+		gather(w, v, o.from)
+		out.Cols = append(out.Cols, w)
+	}
+	out.Cols = append(out.Cols, start, end)
+	if o.where != nil {
+		out.sel = o.e.keep(o.where, out, &o.errs, nil)
+	}
+	o.outs.send(out)
+}
+
+// search is the place of the first row of a key with a time of t or later.
+func (o *sliding) search(k *slideKey, t windows.Micros) int {
+	at, _ := slices.BinarySearchFunc(k.rows, t, func(r int32, t windows.Micros) int {
+		if o.rows[r].time < t {
+			return -1
+		}
+		return 1
+	})
+	return at
+}
+
+// place is where a new row with time t goes, and whether the key has one of that time.
+func (o *sliding) place(k *slideKey, t windows.Micros) (at int, known bool) {
+	at = o.search(k, t+1)
+	return at, at > 0 && o.rows[k.rows[at-1]].time == t
+}
+
+func (o *sliding) keep(c *chunk, i int, t windows.Micros) int32 {
+	in := o.e.in
+	rank := agg.Rank{Sequence: int64(in.Sequence), Offset: int64(in.Base) + int64(c.f.event(i))}
+	r := o.newRow(string(o.keyBuf), t, rank)
+	o.store.set(int(r), c.Cols, nil, i)
+	o.rows[r].save = true
+	o.added = append(o.added, r)
+	return r
+}
+
+func (o *sliding) newRow(key string, t windows.Micros, rank agg.Rank) int32 {
+	var r int32
+	if n := len(o.free); n > 0 {
+		r = o.free[n-1]
+		o.free = o.free[:n-1]
+	} else {
+		r = int32(len(o.rows))
+		o.rows = append(o.rows, slideRow{})
+	}
+	o.rows[r] = slideRow{key: key, time: t, rank: rank, live: true}
+	heap.Push(&o.old, r)
+	return r
+}
+
+// Differences are given out at once, so there is nothing to flush.
+func (o *sliding) settle(_, _ windows.Micros) {}
+func (o *sliding) correct(windows.Micros)     {}
+func (o *sliding) flush()                     {}
+func (o *sliding) pending() bool              { return false }
+
+// forget drops rows that no window can take any more: those of size + allowed lateness ago.
+func (o *sliding) forget(wm windows.Micros) {
+	for len(o.old.at) > 0 {
+		r := o.old.at[0]
+		x := &o.rows[r]
+		if windows.Later(windows.Later(x.time, o.kind.Size), o.e.cfg.AllowedLateness) >= wm {
+			return
+		}
+		heap.Pop(&o.old)
+		if !x.save { // what was never saved needs no deletion
+			o.gone = append(o.gone, o.rowKey(x))
+		}
+		k := o.table[x.key]
+		k.rows = k.rows[1:] // rows of a key leave in the order of their times
+		if len(k.rows) == 0 {
+			delete(o.table, x.key)
+		}
+		*x = slideRow{}
+		o.store.clear(int(r))
+		o.free = append(o.free, r)
+	}
+}
+
+// A row is kept under its key, its time, and its place in the log; the value is the row.
+func (o *sliding) rowKey(x *slideRow) []byte {
+	key := append([]byte{spaceSlide, o.id}, x.key...)
+	key = binary.BigEndian.AppendUint64(key, uint64(x.time)^1<<63)
+	key = binary.BigEndian.AppendUint64(key, uint64(x.rank.Sequence))
+	return binary.BigEndian.AppendUint64(key, uint64(x.rank.Offset))
+}
+
+func (o *sliding) save(w *writes) {
+	for _, key := range o.gone {
+		w.drop(key)
+	}
+	o.gone = o.gone[:0]
+	for _, r := range o.added {
+		x := &o.rows[r]
+		if !x.live || !x.save {
+			continue
+		}
+		x.save = false
+		dst := []byte{stateFormat}
+		for _, v := range o.store.cols {
+			dst = row.AppendKey(dst, v, int(r))
+		}
+		w.set(o.rowKey(x), dst)
+	}
+	o.added = o.added[:0]
+}
+
+func (o *sliding) load(key, value []byte) error {
+	n := len(key) - 24
+	if n < 0 {
+		return errState
+	}
+	num := func(at int) int64 { return int64(binary.BigEndian.Uint64(key[at:])) }
+	t := int64(uint64(num(n)) ^ 1<<63)
+	r := o.newRow(string(key[:n]), t, agg.Rank{Sequence: num(n + 8), Offset: num(n + 16)})
+	in := reader{src: value}
+	in.format()
+	in.values(o.store, int(r))
+	return in.end()
+}
+
+// loaded orders the rows of each key: by time and, within one, by their place in the log.
+func (o *sliding) loaded() error {
+	for i := range o.rows {
+		if x := &o.rows[i]; x.live {
+			k, ok := o.table[x.key]
+			if !ok {
+				k = &slideKey{}
+				o.table[x.key] = k
+			}
+			k.rows = append(k.rows, int32(i))
+		}
+	}
+	for _, k := range o.table {
+		slices.SortFunc(k.rows, func(a, b int32) int {
+			x, y := &o.rows[a], &o.rows[b]
+			if x.time != y.time {
+				return int(min(max(x.time-y.time, -1), 1))
+			}
+			return x.rank.Compare(y.rank)
+		})
+	}
+	return nil
+}
