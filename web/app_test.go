@@ -27,8 +27,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// fasthttp keeps one goroutine for the date of its answers for ever
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+	// fasthttp keeps one goroutine for the date of its answers for ever, and one a server for a while
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2")) // ends within ten seconds
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))

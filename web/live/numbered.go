@@ -12,6 +12,9 @@ import (
 // are not taken for places in the log of events.
 const numberedMark = -1
 
+// IsNumbered reports whether a position is one of a numbered log; its Sequence is the number.
+func IsNumbered(p stream.Position) bool { return p.Within == numberedMark }
+
 // source is a numbered log.
 type source interface {
 	// frame names the type of the frames and the member that holds the entries.
@@ -19,6 +22,8 @@ type source interface {
 	read(after int64, limit int) ([]Entry, error)
 	// ends are the oldest number that is kept and the newest; 0, 0 while there is none.
 	ends() (oldest, newest int64, err error)
+	// at is the number behind which a position in the log of events lies, if that can be told.
+	at(p stream.Position) (number int64, ok bool, err error)
 	watch() (<-chan struct{}, func())
 }
 
@@ -31,8 +36,9 @@ func (a alertSource) frame() (string, string) { return "alerts", "alerts" }
 func (a alertSource) read(after int64, limit int) ([]Entry, error) {
 	return a.log.Log(a.name, after, limit)
 }
-func (a alertSource) ends() (int64, int64, error)      { return a.log.Ends(a.name) }
-func (a alertSource) watch() (<-chan struct{}, func()) { return a.log.Watch(a.name) }
+func (a alertSource) ends() (int64, int64, error)               { return a.log.Ends(a.name) }
+func (a alertSource) at(p stream.Position) (int64, bool, error) { return a.log.At(a.name, p) }
+func (a alertSource) watch() (<-chan struct{}, func())          { return a.log.Watch(a.name) }
 
 // numbered follows a numbered log, never folded.
 func (s *subscription) numbered(ctx context.Context, from start, src source) error {
@@ -107,15 +113,20 @@ func (s *subscription) numberedStart(ctx context.Context, from start, src source
 			return 0, err
 		}
 	case "position":
-		at := from.at
-		if at.Log != s.hub.opts.Log.ID() || at.Within != numberedMark || int64(at.Sequence) < beginning || int64(at.Sequence) > newest {
+		ok := from.at.Log == s.hub.opts.Log.ID()
+		after = int64(from.at.Sequence)
+		if ok && !IsNumbered(from.at) {
+			if after, ok, err = src.at(from.at); err != nil {
+				return 0, err
+			}
+		}
+		if !ok || after < beginning || after > newest {
 			position := s.numberedPosition(beginning).String()
 			if err := s.subscribed(ctx, position, false); err != nil {
 				return 0, err
 			}
 			return beginning, s.gap(ctx, from.text, position)
 		}
-		after = int64(at.Sequence)
 	}
 	return after, s.subscribed(ctx, s.numberedPosition(after).String(), true)
 }
@@ -150,5 +161,6 @@ func (l lateSource) frame() (string, string) { return "events", "events" }
 func (l lateSource) read(after int64, limit int) ([]Entry, error) {
 	return l.views.Late(l.view, after, limit)
 }
-func (l lateSource) ends() (int64, int64, error)      { return l.views.LateEnds(l.view) }
-func (l lateSource) watch() (<-chan struct{}, func()) { return l.views.Watch(l.view) }
+func (l lateSource) ends() (int64, int64, error)             { return l.views.LateEnds(l.view) }
+func (l lateSource) at(stream.Position) (int64, bool, error) { return 0, false, nil }
+func (l lateSource) watch() (<-chan struct{}, func())        { return l.views.Watch(l.view) }

@@ -116,6 +116,9 @@ type Alerts interface {
 	// Ends returns the number of the oldest alert that is kept and of the newest; 0, 0 when there
 	// was none yet.
 	Ends(name string) (oldest, newest int64, err error)
+	// At is the number of the last alert at or before a position in the log, such as that of an
+	// answer of /rows; ok false when the position is gone.
+	At(name string, p stream.Position) (number int64, ok bool, err error)
 	Watch(name string) (<-chan struct{}, func())
 }
 
@@ -129,8 +132,8 @@ type Groups interface {
 // Selector compiles what a subscription selects of a view. Errors are problems.
 type Selector interface {
 	// Where compiles a boolean expression; the function belongs to one goroutine and gives the
-	// numbers of the rows for which it is true.
-	Where(fields []row.Field, text string) (func(*row.Batch) []int32, error)
+	// numbers of the rows for which it is true. Blank text gives nil.
+	Where(fields []row.Field, text string) (func(*row.Batch) ([]int32, error), error)
 	Order(fields []row.Field, text string) ([]OrderKey, error)
 }
 

@@ -21,7 +21,7 @@ import (
 // moving range need to know all rows that could be shown; such a selection keeps them.
 type selection struct {
 	fields []row.Field
-	where  func(*row.Batch) []int32 // nil: all
+	where  func(*row.Batch) ([]int32, error) // nil: all
 	// time is the column of the range, −1 when there is none. A bound lies relative to now when
 	// its now is true.
 	time     int
@@ -146,10 +146,13 @@ func parseBound(text string) (bound, bool) {
 }
 
 // passing are the numbers of the rows that the condition and a fixed range take.
-func (s *selection) passing(b *row.Batch) []int32 {
+func (s *selection) passing(b *row.Batch) ([]int32, error) {
 	var rows []int32
 	if s.where != nil {
-		rows = s.where(b)
+		var err error
+		if rows, err = s.where(b); err != nil {
+			return nil, err
+		}
 	} else {
 		rows = make([]int32, b.Len)
 		for i := range rows {
@@ -157,7 +160,7 @@ func (s *selection) passing(b *row.Batch) []int32 {
 		}
 	}
 	if s.time < 0 {
-		return rows
+		return rows, nil
 	}
 	kept := rows[:0:0]
 	at := b.Cols[s.time]
@@ -170,13 +173,17 @@ func (s *selection) passing(b *row.Batch) []int32 {
 			kept = append(kept, i)
 		}
 	}
-	return kept
+	return kept, nil
 }
 
 // fill takes a snapshot in and returns the rows to show, in order.
 func (s *selection) fill(snap *Snapshot) ([]*selected, error) {
-	rows := make([]*selected, 0, snap.Rows.Len)
-	for _, i := range s.passing(snap.Rows) {
+	passing, err := s.passing(snap.Rows)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]*selected, 0, len(passing))
+	for _, i := range passing {
 		rows = append(rows, s.pick(snap.Rows, int(i), string(snap.Keys[i]), snap.Status[i], 0))
 	}
 	if s.keeps || len(s.order) > 0 {
@@ -246,8 +253,12 @@ func (s *selection) check() error {
 // take takes an epoch's changes. It returns those that the selection lets through; a selection
 // that keeps rows returns none, settle tells then what to send.
 func (s *selection) take(c *windows.Changes) ([]change, error) {
+	passing, err := s.passing(c.Rows)
+	if err != nil {
+		return nil, err
+	}
 	var out []change
-	for _, i := range s.passing(c.Rows) {
+	for _, i := range passing {
 		key := string(c.Keys[i])
 		switch {
 		case !s.keeps:

@@ -47,6 +47,8 @@ type farewell struct {
 	code   int
 	reason string
 	last   []byte // a message before the close frame
+	// sub, when not nil, is the reader whose place is the reason.
+	sub *subscription
 }
 
 var errEnding = errors.New("the socket ends")
@@ -132,11 +134,10 @@ func (s *socket) stalled() {
 }
 
 func (s *socket) tooSlow(sub *subscription) {
-	f := farewell{code: closeTooSlow}
 	if sub != nil {
-		f.reason = sub.standing()
+		s.hub.opts.Logger.Warn("a reader is too slow and is cut off", "relation", sub.op.To)
 	}
-	s.end(f)
+	s.end(farewell{code: closeTooSlow, sub: sub})
 }
 
 // read takes the client's messages until the connection ends.
@@ -212,6 +213,9 @@ func (s *socket) sayGoodbye() {
 	if f.last != nil && s.conn.WriteMessage(websocket.TextMessage, f.last) != nil {
 		s.net.kill()
 		return
+	}
+	if f.sub != nil {
+		f.reason = f.sub.standing()
 	}
 	message := websocket.FormatCloseMessage(f.code, clip(f.reason, 120))
 	if s.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closePatience)) != nil {

@@ -1,0 +1,62 @@
+package bind
+
+import (
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	"tidemark/storage/catalog"
+	"tidemark/web/api"
+	"tidemark/windows/query"
+)
+
+// History is what ad-hoc queries need of storage/history; cmd fills it in, so that package web
+// does not link DuckDB.
+type History struct {
+	Parse   query.ParseSQL
+	FromAST query.SQLFromAST
+	// Gate refuses what is no SELECT over relations that are allowed.
+	Gate func(ast []byte, relations func(name string) bool) error
+	// Run runs SQL that has passed the gate and holds no window functions; source is the user's text.
+	Run func(ctx context.Context, r Run, w io.Writer) error
+}
+
+// Run is one query as history takes it.
+type Run struct {
+	SQL, Source string
+	Params      []any
+	MaxRows     int
+	Timeout     time.Duration
+	Format      string
+}
+
+// Query runs ad-hoc SQL: what the user wrote passes the gate, becomes plain SQL, and runs.
+func Query(h History, cat *catalog.Catalog, relations query.Catalog) func(context.Context, api.Query, io.Writer) error {
+	return func(ctx context.Context, q api.Query, w io.Writer) error {
+		ast, err := h.Parse(q.SQL)
+		if err != nil {
+			return err
+		}
+		known := func(name string) bool {
+			if _, ok := cat.Lookup(name); ok {
+				return true
+			}
+			view, ok := strings.CutSuffix(name, "_changes")
+			e, there := cat.Lookup(view)
+			return ok && there && e.Kind != catalog.Stream
+		}
+		if err := h.Gate(ast, known); err != nil {
+			return err
+		}
+		sql, err := query.Batch(h.Parse, h.FromAST, relations, q.SQL)
+		if err != nil {
+			return err
+		}
+		params := make([]any, len(q.Params))
+		for i, p := range q.Params {
+			params[i] = p
+		}
+		return h.Run(ctx, Run{SQL: sql, Source: q.SQL, Params: params, MaxRows: q.MaxRows, Timeout: q.Timeout, Format: q.Format}, w)
+	}
+}
