@@ -94,13 +94,14 @@ type decoder struct {
 	hasKey   bool
 	id       []byte
 	news     bool
+	fresh    map[string]struct{} // names without a slot
 	wide     []int
 	one      row.Vector // a value on its way
 	scratch  []byte
 }
 
 func newDecoder(l *layout) *decoder {
-	return &decoder{layout: l, seen: make([]uint32, len(l.slots)), lens: make([]int, len(l.stream.Schema.Fields))}
+	return &decoder{layout: l, seen: make([]uint32, len(l.slots)), fresh: map[string]struct{}{}, lens: make([]int, len(l.stream.Schema.Fields))}
 }
 
 // limits are what a request's events are measured by.
@@ -145,6 +146,7 @@ func (d *decoder) finish() *decoded {
 	out := d.out
 	d.out, d.id, d.key, d.timeText = nil, nil, "", nil
 	d.one = row.Vector{}
+	clear(d.fresh)
 	return out
 }
 
@@ -214,6 +216,9 @@ func (d *decoder) object(b []byte, i int) (end int, f *fault) {
 	d.stamp++
 	d.hasTime, d.hasKey, d.id, d.news, d.timeText = false, false, nil, false, nil
 	d.wide = d.wide[:0]
+	if len(d.fresh) > 0 {
+		clear(d.fresh)
+	}
 	i = skipSpace(b, i+1)
 	if i < len(b) && b[i] == '}' {
 		return i + 1, nil
@@ -300,11 +305,22 @@ func (d *decoder) name(b []byte, i int) (slot int32, name []byte, end int, f *fa
 // unknown walks over a field that has no slot, and notes when it should get a column.
 func (d *decoder) unknown(b []byte, i int, name []byte) (end int, f *fault) {
 	end, f = d.walk(b, i)
-	if f == nil && d.layout.inferred && !d.news && b[i] != 'n' && string(name) != d.skip && !d.layout.isPlain(string(name)) {
-		t, _, _ := inferType(b[i:end])
-		d.news = t.Kind != row.Null
+	if f != nil || !d.layout.inferred || string(name) == d.skip || d.layout.isPlain(string(name)) {
+		return end, f
 	}
-	return end, f
+	if _, twice := d.fresh[string(name)]; twice {
+		return 0, &fault{code: codeDuplicateKey, reason: fmt.Sprintf("%s: the column is given twice", name)}
+	}
+	d.fresh[shared(name)] = struct{}{}
+	if b[i] == 'n' {
+		return end, nil
+	}
+	t, _, err := inferType(b[i:end])
+	if err != nil {
+		return 0, &fault{code: codeBadValue, reason: fmt.Sprintf("%s: %v", name, err)}
+	}
+	d.news = d.news || t.Kind != row.Null
+	return end, nil
 }
 
 // walk goes over a value that is only kept in the payload.

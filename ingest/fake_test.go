@@ -21,6 +21,7 @@ type fakeLog struct {
 	answers  map[stream.IdempotencyKey]stream.Answer
 	fail     error         // the next appends fail so
 	hold     chan struct{} // appends wait until it is closed
+	held     chan struct{} // an append that waits sends here
 	appends  int
 	advanced []int64
 }
@@ -67,6 +68,7 @@ func (l *fakeLog) Append(_ context.Context, reqs []*stream.Events) ([]stream.App
 	hold, fail := l.hold, l.fail
 	l.mu.Unlock()
 	if hold != nil {
+		l.held <- struct{}{}
 		<-hold
 	}
 	if fail != nil {

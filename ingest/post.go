@@ -278,36 +278,40 @@ func (in *Ingester) settle(ctx context.Context, p *part, r Request) error {
 // decoded again.
 func (in *Ingester) learn(ctx context.Context, p *part) (again bool, err error) {
 	out, s := p.out, p.stream
-	if len(out.news) > 0 {
-		d := newDraft(&s.Schema, p.skip)
-		for _, n := range out.news {
-			d.add(n.text, out.layout.timeName) // what does not fit is found again by the decoder
-		}
-		if want := d.wants(&s.Schema); len(want) > 0 {
-			next, err := in.streams.EnsureColumns(ctx, s.ID, want)
-			if err != nil {
-				return false, err
-			}
-			if next.Schema.Version != s.Schema.Version {
-				p.stream = next
-				return true, nil
-			}
-		}
-		out.layout.notePlain(out.news, p.skip)
-	}
+	// Integers that no double holds are noted first: they decide what other events may widen.
 	if len(out.wide) > 0 {
 		slices.Sort(out.wide)
-		next, err := in.streams.MarkWide(ctx, s.ID, slices.Compact(out.wide))
+		out.wide = slices.Compact(out.wide)
+		next, err := in.streams.MarkWide(ctx, s.ID, out.wide)
 		if err != nil {
 			return false, err
 		}
+		p.stream = next
 		for _, c := range out.wide {
 			if !next.Schema.Fields[c].Type.Equal(s.Schema.Fields[c].Type) {
-				p.stream = next
-				return true, nil
+				return true, nil // another request has widened it meanwhile
 			}
 		}
 	}
+	if len(out.news) == 0 {
+		return false, nil
+	}
+	s = p.stream
+	d := newDraft(&s.Schema, p.skip)
+	for _, n := range out.news {
+		d.add(n.text, out.layout.timeName) // what does not fit is found again by the decoder
+	}
+	if want := d.wants(&s.Schema); len(want) > 0 {
+		next, err := in.streams.EnsureColumns(ctx, s.ID, want)
+		if err != nil {
+			return false, err
+		}
+		if next.Schema.Version != s.Schema.Version {
+			p.stream = next
+			return true, nil
+		}
+	}
+	out.layout.notePlain(out.news, p.skip)
 	return false, nil
 }
 
