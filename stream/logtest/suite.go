@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"tidemark/storage/problem"
 	"tidemark/stream"
 )
@@ -42,7 +44,7 @@ func Run(t *testing.T, open func(*testing.T) Opener, f Features) {
 		{"DeadLettersAreKeptWithTheCommit", deadLetters},
 		{"AnswerIsRemembered", remembered},
 		{"DroppedStreamRemembersNothing", dropped},
-		{"SliceGivesBatchesFromAnOffset", slices_},
+		{"SliceGivesBatchesFromAnOffset", slice},
 		{"OffsetAtFindsTheInstant", offsetAt},
 		{"WatchHearsOfCommits", watch},
 		{"MemoryAckKeepsTheOrder", memoryAck},
@@ -56,6 +58,10 @@ func Run(t *testing.T, open func(*testing.T) Opener, f Features) {
 			c.test(h)
 		})
 	}
+	t.Run("RandomHistoriesMatchTheModel", func(t *testing.T) {
+		t.Parallel()
+		rapid.Check(t, func(rt *rapid.T) { model(t, rt, open(t)) })
+	})
 }
 
 func requestByPartition(h *harness) {
@@ -550,7 +556,7 @@ func dropped(h *harness) {
 	}
 }
 
-func slices_(h *harness) {
+func slice(h *harness) {
 	h.declare(1, settings(2))
 	for i := range int64(10) {
 		h.append(Request(1, Event{Value: 3 * i}, Event{Value: 3*i + 1}, Event{Value: 3*i + 2}))
