@@ -17,6 +17,8 @@ type Streams interface {
 	MarkWide(ctx context.Context, id stream.ID, columns []int) (*stream.Stream, error)
 }
 
+var _ Streams = (*stream.Registry)(nil)
+
 // Options are the limits of a request. Zero fields are the defaults.
 type Options struct {
 	// AutoCreate makes a stream when events come for one that does not exist.
