@@ -1,0 +1,104 @@
+package storage
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"tidemark/storage/kv"
+)
+
+func TestSecondProcessIsRefused(t *testing.T) {
+	t.Parallel()
+	if dir := os.Getenv("TIDEMARK_TEST_OPEN"); dir != "" { // this is the second process
+		_, err := Open(dir, Options{})
+		if !errors.Is(err, ErrInUse) {
+			t.Fatalf("opened twice: %v", err)
+		}
+		os.Stdout.WriteString("refused: " + err.Error() + "\n")
+		return
+	}
+	dir := t.TempDir()
+	d, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, Options{}); !errors.Is(err, ErrInUse) {
+		t.Errorf("the same process opened twice: %v", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := exec.CommandContext(t.Context(), self, "-test.run=^TestSecondProcessIsRefused$")
+	second.Env = append(os.Environ(), "TIDEMARK_TEST_OPEN="+dir)
+	out, err := second.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "in use by process") || !strings.Contains(string(out), "--data") {
+		t.Errorf("second process: %v\n%s", err, out)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = Open(dir, Options{}); err != nil {
+		t.Fatalf("after the first has closed it: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNewerFormatIsRefusedWithoutAWrite holds P14.
+func TestNewerFormatIsRefusedWithoutAWrite(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"tidemark 2\n", "something else", ""} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "FORMAT"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(dir, Options{})
+		if !errors.Is(err, ErrRefused) {
+			t.Errorf("FORMAT %q: %v", text, err)
+		}
+		if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+			t.Errorf("FORMAT %q: the directory was written to: %v %v", text, names, err)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "kv"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, Options{}); !errors.Is(err, ErrRefused) {
+		t.Errorf("a store without a FORMAT file: %v", err)
+	}
+}
+
+func TestNewDirectorySurvivesAPowerCut(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewCrashableMem()
+	o := Options{FS: fs, Store: kv.Options{CacheBytes: 1 << 20, MemTableBytes: 1 << 20}}
+	d, err := Open("data", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := d.KV.NewBatch()
+	b.Set([]byte("k"), []byte("v"))
+	if err := b.Commit(true); err != nil {
+		t.Fatal(err)
+	}
+	o.FS = fs.CrashClone(vfs.CrashCloneCfg{})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = Open("data", o); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	if v, err := d.KV.Get([]byte("k")); string(v) != "v" || err != nil {
+		t.Errorf("%q %v", v, err)
+	}
+}
