@@ -16,7 +16,7 @@ func ParseDuration(text string) (Duration, error) {
 	rest, days := text, time.Duration(0)
 	if head, tail, ok := strings.Cut(text, "d"); ok {
 		n, err := strconv.ParseFloat(head, 64)
-		if err != nil || n < 0 || n > 100_000 {
+		if err != nil || !(n >= 0 && n <= 100_000) { // NaN neither
 			return 0, badDuration(text)
 		}
 		days, rest = time.Duration(n*float64(24*time.Hour)), tail

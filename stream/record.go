@@ -192,7 +192,7 @@ var ErrBadPosition = errors.New("not a position")
 // ParsePosition reads what String wrote.
 func ParsePosition(text string) (Position, error) {
 	b, err := positionText.DecodeString(text)
-	if err != nil || len(b) != 20 {
+	if err != nil || len(b) != 20 || len(text) != positionText.EncodedLen(20) {
 		return Position{}, ErrBadPosition
 	}
 	return Position{
