@@ -2,6 +2,7 @@ package query
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +29,10 @@ type grouping struct {
 	names []string
 	below map[string]int // canonical text → column of the projection
 
-	retract bool
+	retract  bool
+	windowed bool
+	direct   bool  // the input's rows are events
+	keyCols  []int // columns of the projection below that are the keys
 }
 
 // canonical writes an expression so that two that mean the same column by different names are
@@ -71,16 +75,16 @@ func (g *grouping) column(key string, e *expr.Expr, name string) int {
 	return at
 }
 
-// aggregate binds a SELECT with GROUP BY or aggregates.
-func (b *binder) aggregate(q *selectQuery, from *relation, items []item) *relation {
+// grouping binds the GROUP BY of a SELECT. Its calls are added as expressions above are bound;
+// close then makes the node.
+func (b *binder) grouping(q *selectQuery, from *relation, items []item, direct bool) *grouping {
 	below := &scope{rel: from, clause: "GROUP BY", aliases: items}
 	groups := b.groupExprs(q, from, items)
 	g := &grouping{
 		b: b, in: from, keys: map[string]int{}, calls: map[string]int{}, below: map[string]int{},
-		out: &relation{never: from.never, shrinks: true}, retract: from.shrinks,
+		out: &relation{never: from.never, shrinks: true}, retract: from.shrinks, direct: direct,
 	}
 	windowed := false
-	bounds := map[role]bool{}
 	var keyCols []int
 	for _, e := range groups {
 		key := g.key(e)
@@ -94,7 +98,7 @@ func (b *binder) aggregate(q *selectQuery, from *relation, items []item) *relati
 			c.role, c.timeField = from.cols[col].role, from.cols[col].timeField
 		}
 		if c.role == windowStart || c.role == windowEnd {
-			windowed, bounds[c.role] = true, true
+			windowed = true
 		}
 		at := g.column(key, x, name)
 		g.keys[key] = len(keyCols)
@@ -105,27 +109,28 @@ func (b *binder) aggregate(q *selectQuery, from *relation, items []item) *relati
 	if g.out.never == "" && !windowed {
 		g.out.never = neverFinalGroups(from, len(groups) > 0)
 	}
-	above := &scope{rel: g.out, clause: "SELECT", groups: g}
+	g.keyCols, g.windowed = keyCols, windowed
+	return g
+}
+
+// close binds HAVING and makes the node, when everything else has been bound.
+func (g *grouping) close(q *selectQuery, items []item) {
 	var having *expr.Expr
-	list := make([]bound, len(items))
-	for i, it := range items {
-		inner := *above
-		inner.aliases = items[:i]
-		list[i] = bound{b.value(it.expr, &inner), inner.columnOf(it.expr)}
-		if list[i].expr.Type.Kind == row.Null {
-			refuse(problem.New(422, "unknown_type", "the column %s is NULL and has no type", row.QuoteName(it.name)).
-				At(place(it.expr, 0)).WithHint("give it one: NULL::VARCHAR"))
+	if q.having != nil {
+		having = g.b.predicate(q.having, &scope{rel: g.out, clause: "HAVING", groups: g, aliases: items})
+	}
+	var ties []int
+	if !g.direct && slices.ContainsFunc(g.list, func(c AggCall) bool { return c.Func.Ordered }) {
+		for _, i := range visible(g.in) {
+			ties = append(ties, g.column(g.key(&columnAt{col: i}), expr.Column(i, g.in.field(i)), g.in.cols[i].name))
 		}
 	}
-	if q.having != nil {
-		having = b.predicate(q.having, &scope{rel: g.out, clause: "HAVING", groups: g, aliases: items})
-	}
-	node := NewAggregate(NewProject(from.node, g.exprs, g.names), keyCols, g.list, windowed)
+	node := NewAggregate(NewProject(g.in.node, g.exprs, g.names), g.keyCols, g.list, g.windowed)
+	node.Ties = ties
 	g.out.node = node
 	if having != nil {
-		g.out.node = &Filter{In: node, Pred: having}
+		g.out.node = &Filter{In: g.out.node, Pred: having}
 	}
-	return projected(g.out, list, items)
 }
 
 // neverFinalGroups says why groups stay open for ever.

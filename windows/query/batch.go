@@ -44,7 +44,7 @@ type rewriter struct {
 }
 
 // query rewrites a query node; ctes are the names that hide relations of the catalog.
-func (r *rewriter) query(v any, ctes []string) {
+func (r *rewriter) query(v any, ctes []namedQuery) {
 	q, ok := v.(object)
 	if !ok {
 		return
@@ -56,29 +56,33 @@ func (r *rewriter) query(v any, ctes []string) {
 			name, _ := entry["key"].(string)
 			value, _ := entry["value"].(object)
 			inner, _ := value["query"].(object)
-			r.query(inner["node"], append(slices.Clip(ctes), name)) // a recursive one sees itself
-			ctes = append(slices.Clip(ctes), name)
+			columns, _ := value["aliases"].([]any)
+			c := namedQuery{name, inner["node"], texts(columns)}
+			r.query(inner["node"], append(slices.Clip(ctes), c)) // a recursive one sees itself
+			ctes = append(slices.Clip(ctes), c)
 		}
 	}
 	if from, ok := q["from_table"].(object); ok {
-		events := r.events(from, ctes)
+		s := r.selection(q, from, ctes)
 		for name, m := range q {
 			if name != "from_table" && name != "cte_map" {
-				r.inside(m, ctes, events)
+				r.inside(m, ctes, s)
 			}
 		}
+		settleLimit(q, s)
 		q["from_table"] = r.table(from, ctes)
 		return
 	}
+	settleLimit(q, selection{output: r.names(q, ctes)})
 	for name, m := range q {
 		if name != "cte_map" {
-			r.inside(m, ctes, nil)
+			r.inside(m, ctes, selection{})
 		}
 	}
 }
 
 // events are the names in a FROM under which rows of a stream stand, with their pseudo columns.
-func (r *rewriter) events(t object, ctes []string) map[string]bool {
+func (r *rewriter) events(t object, ctes []namedQuery) map[string]bool {
 	names := map[string]bool{}
 	var walk func(t object)
 	walk = func(t object) {
@@ -108,8 +112,8 @@ func (r *rewriter) events(t object, ctes []string) map[string]bool {
 	return names
 }
 
-func (r *rewriter) isStream(name string, ctes []string) bool {
-	if slices.ContainsFunc(ctes, func(c string) bool { return strings.EqualFold(c, name) }) {
+func (r *rewriter) isStream(name string, ctes []namedQuery) bool {
+	if findCTE(ctes, name) >= 0 {
 		return false
 	}
 	rel, ok := r.cat.Relation(name)
@@ -117,11 +121,11 @@ func (r *rewriter) isStream(name string, ctes []string) bool {
 }
 
 // inside rewrites the expressions of a SELECT, and the queries inside them.
-func (r *rewriter) inside(v any, ctes []string, events map[string]bool) {
+func (r *rewriter) inside(v any, ctes []namedQuery, s selection) {
 	switch v := v.(type) {
 	case []any:
 		for _, m := range v {
-			r.inside(m, ctes, events)
+			r.inside(m, ctes, s)
 		}
 	case object:
 		if t, _ := v["type"].(string); strings.HasSuffix(t, "_NODE") {
@@ -132,21 +136,20 @@ func (r *rewriter) inside(v any, ctes []string, events map[string]bool) {
 			r.query(node, ctes)
 			return
 		}
+		if v["class"] == "WINDOW" && tieSensitive(v) {
+			v["orders"] = settled(v["orders"], s.ranked)
+		}
 		for _, m := range v {
-			r.inside(m, ctes, events)
+			r.inside(m, ctes, s)
 		}
 		switch v["class"] {
 		case "STAR":
-			excludePseudo(v, events)
+			excludePseudo(v, s.events)
 		case "FUNCTION":
-			if len(events) == 1 && orderSensitive[functionName(v)] {
+			if orderSensitive[functionName(v)] {
 				if o, ok := v["order_bys"].(object); ok {
-					o["orders"] = byLog(o["orders"])
+					o["orders"] = settled(o["orders"], s.rows)
 				}
-			}
-		case "WINDOW":
-			if len(events) == 1 && tieSensitive(v) {
-				v["orders"] = byLog(v["orders"])
 			}
 		}
 	}
@@ -168,21 +171,12 @@ func tieSensitive(w object) bool {
 	return strings.HasSuffix(start, "_ROWS") || strings.HasSuffix(end, "_ROWS")
 }
 
-// byLog adds the log's order behind an ORDER BY.
-func byLog(orders any) []any {
-	list, _ := orders.([]any)
-	for _, name := range []string{PseudoSequence, PseudoOffset} {
-		list = append(list, object{"type": "ASCENDING", "null_order": "NULLS_LAST", "expression": columnNode(name)})
-	}
-	return list
-}
-
 func columnNode(names ...string) object {
 	list := make([]any, len(names))
 	for i, n := range names {
 		list[i] = n
 	}
-	return object{"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "query_location": json.Number("18446744073709551615"), "column_names": list}
+	return object{"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "query_location": nowhere, "column_names": list}
 }
 
 // excludePseudo keeps the pseudo columns out of a `*`.
@@ -201,7 +195,7 @@ func excludePseudo(s object, events map[string]bool) {
 }
 
 // table rewrites what stands in FROM and returns what stands there now.
-func (r *rewriter) table(t object, ctes []string) object {
+func (r *rewriter) table(t object, ctes []namedQuery) object {
 	switch t["type"] {
 	case "SUBQUERY":
 		inner, _ := t["subquery"].(object)
@@ -212,24 +206,24 @@ func (r *rewriter) table(t object, ctes []string) object {
 				t[side] = r.table(s, ctes)
 			}
 		}
-		r.inside(t["condition"], ctes, nil)
+		r.inside(t["condition"], ctes, selection{})
 	case "TABLE_FUNCTION":
 		f, _ := t["function"].(object)
 		if _, ok := windowKinds[functionName(f)]; ok {
 			return r.window(t, f, ctes)
 		}
-		r.inside(f, ctes, nil)
+		r.inside(f, ctes, selection{})
 	case "BASE_TABLE":
 		name, _ := t["table_name"].(string)
 		return r.prefix(t, name, ctes)
 	default:
-		r.inside(t, ctes, nil)
+		r.inside(t, ctes, selection{})
 	}
 	return t
 }
 
 // prefix cuts a stream down to the events that count.
-func (r *rewriter) prefix(t object, name string, ctes []string) object {
+func (r *rewriter) prefix(t object, name string, ctes []namedQuery) object {
 	last, ok := r.upTo[strings.ToLower(name)]
 	if !ok || !r.isStream(name, ctes) {
 		return t
@@ -267,7 +261,7 @@ func argumentName(f object) (string, bool) {
 }
 
 // window writes a window function as a subquery.
-func (r *rewriter) window(t, f object, ctes []string) object {
+func (r *rewriter) window(t, f object, ctes []namedQuery) object {
 	name := functionName(f)
 	kind := windowKinds[name]
 	at := max(0, location(f))
@@ -332,7 +326,7 @@ func timeIsText(rel Relation, time any) bool {
 
 // windowInput is the table that a window function reads, the name under which the function's
 // columns are known, and the columns that its own hide: nil when they are not known.
-func (r *rewriter) windowInput(arg any, function string, ctes []string) (input object, alias string, hidden []string) {
+func (r *rewriter) windowInput(arg any, function string, ctes []namedQuery) (input object, alias string, hidden []string) {
 	a, _ := arg.(object)
 	if name, ok := argumentName(object{"children": []any{arg}}); ok {
 		input = object{"type": "BASE_TABLE", "alias": "", "sample": nil, "query_location": a["query_location"],

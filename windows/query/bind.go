@@ -40,6 +40,8 @@ type scope struct {
 	aliases []item
 	// groups is set above an aggregation.
 	groups *grouping
+	// ranking is the row_number() that expressions may name, if there is one.
+	ranking *ranking
 }
 
 // item is one expression of a SELECT list.
@@ -68,8 +70,7 @@ func (b *binder) queryOf(q sqlQuery, needKey bool) *relation {
 	case *selectQuery:
 		return b.selectOf(q, needKey)
 	case *setQuery:
-		refuse(unsupported(max(0, h.at), "%s isn't supported in a view", setName(q)).
-			WithHint("make a view for each part"))
+		return b.union(q, needKey)
 	case *otherQuery:
 		refuse(unsupported(max(0, h.at), "%s isn't supported in a view", q.what))
 	}
@@ -94,9 +95,9 @@ func (b *binder) refuseOrder(h *queryHead) {
 	case h.limit != nil && len(h.order) == 0:
 		refuse(unsupported(place(h.limit, h.limitAt), "LIMIT without ORDER BY isn't supported in a view").
 			WithHint("which rows would they be? Leave it out and use ?limit= on /rows"))
-	case h.limit != nil:
-		refuse(unsupported(place(h.order[0].expr, h.orderAt), "ORDER BY … LIMIT isn't supported in a view yet").
-			WithHint("leave both out and read the view's rows with ?order=…&limit=…"))
+	case h.percent:
+		refuse(unsupported(place(h.limit, h.limitAt), "LIMIT with a percentage isn't supported in a view"))
+	case h.limit != nil: // the first rows (N4)
 	case len(h.order) > 0:
 		refuse(unsupported(place(h.order[0].expr, h.orderAt), "ORDER BY alone isn't supported in a view").
 			WithHint("rows of a view have no order; leave it out and use ?order= on /rows or order in a subscription"))
@@ -113,18 +114,18 @@ func place(e sqlExpr, other int) int {
 
 // selectOf binds one SELECT.
 func (b *binder) selectOf(q *selectQuery, needKey bool) *relation {
-	if q.qualify != nil {
-		refuse(unsupported(place(q.qualify, q.at), "QUALIFY isn't supported in a view yet").
-			WithHint("read the top rows with ?order=…&limit=… on /rows"))
-	}
 	if len(q.on) > 0 {
 		refuse(unsupported(place(q.on[0], q.at), "DISTINCT ON isn't supported in a view").
 			WithHint("GROUP BY its columns and take arg_max(value, time) or first(value) of the others"))
 	}
 	aggregated := q.groupAll || len(q.groups) > 0 || len(q.sets) > 0 || q.having != nil || slices.ContainsFunc(q.items, hasAggregate)
+	aggregated = aggregated || hasAggregate(q.qualify)
+	if q.limit != nil && !q.distinct {
+		aggregated = aggregated || slices.ContainsFunc(q.order, func(k sortKey) bool { return hasAggregate(k.expr) })
+	}
 	from := b.table(q.from, needKey && !aggregated && !q.distinct)
+	direct := from.direct
 	items := b.expand(q.items, from)
-
 	if q.where != nil {
 		pred := b.predicate(q.where, &scope{rel: from, clause: "WHERE", aliases: items})
 		if from.assign != nil {
@@ -133,17 +134,68 @@ func (b *binder) selectOf(q *selectQuery, needKey bool) *relation {
 			from.node = &Filter{In: from.node, Pred: pred}
 		}
 	}
-	from.scan, from.assign = false, nil
-	out := from
-	if aggregated {
-		out = b.aggregate(q, from, items)
-	} else {
-		out = b.project(&scope{rel: from, clause: "SELECT"}, items)
+	from.scan, from.direct, from.assign = false, false, nil
+
+	ranked := b.rankingOf(q, from, items)
+	if q.limit != nil && !q.distinct {
+		if ranked != nil {
+			refuse(unsupported(place(q.limit, q.limitAt), "ORDER BY … LIMIT beside QUALIFY isn't supported in a view yet").
+				WithHint("put the QUALIFY into a subquery"))
+		}
+		ranked = b.orderRanking(&q.queryHead, items)
 	}
+	out := b.listOf(q, from, items, aggregated, ranked, direct)
 	if q.distinct {
 		out = distinctOf(out)
+		if q.limit != nil {
+			out = b.limited(&q.queryHead, out)
+		}
 	}
 	return out
+}
+
+// listOf binds the SELECT list, with what stands between it and FROM and WHERE.
+func (b *binder) listOf(q *selectQuery, from *relation, items []item, aggregated bool, ranked *ranking, direct bool) *relation {
+	s := &scope{rel: from, clause: "the SELECT list", ranking: ranked}
+	done := func() {}
+	if aggregated {
+		g := b.grouping(q, from, items, direct)
+		s.rel, s.groups = g.out, g
+		done = func() { g.close(q, items) }
+	}
+	list := make([]bound, len(items))
+	for i, it := range items {
+		inner := *s
+		inner.aliases = items[:i]
+		list[i] = bound{b.value(it.expr, &inner), inner.columnOf(it.expr)}
+		if list[i].expr.Type.Kind == row.Null {
+			refuse(problem.New(422, "unknown_type", "the column %s is NULL and has no type", row.QuoteName(it.name)).
+				At(place(it.expr, 0)).WithHint("give it one: NULL::VARCHAR"))
+		}
+	}
+	if ranked == nil {
+		done()
+		return projected(s.rel, list, items)
+	}
+	inner := *s
+	inner.aliases, inner.ranking, inner.clause = items, nil, "an order"
+	top, list := b.rank(ranked, &inner, items, list, direct, done)
+	return projected(top, list, items)
+}
+
+// limited is ORDER BY … LIMIT over rows that are complete: of SELECT DISTINCT and UNION.
+func (b *binder) limited(h *queryHead, in *relation) *relation {
+	var items []item
+	var list []bound
+	for i, c := range in.cols {
+		if !c.hidden {
+			items = append(items, item{c.name, &columnAt{exprHead{at: h.at}, i, c.name}})
+			list = append(list, bound{expr.Column(i, in.field(i)), i})
+		}
+	}
+	s := &scope{rel: in, clause: "ORDER BY"}
+	top, list := b.rank(b.orderRanking(h, items), s, items, list, false, func() {})
+	return projected(top, list, items)
 }
 
 // expand replaces each `*` by the columns that it stands for, and names the items.
@@ -214,22 +266,6 @@ type bound struct {
 	col int
 }
 
-// project binds a SELECT list over the scope's relation and carries the row key along.
-func (b *binder) project(s *scope, items []item) *relation {
-	in := s.rel
-	list := make([]bound, len(items))
-	for i, it := range items {
-		inner := *s
-		inner.aliases = items[:i]
-		list[i] = bound{b.value(it.expr, &inner), s.columnOf(it.expr)}
-		if list[i].expr.Type.Kind == row.Null {
-			refuse(problem.New(422, "unknown_type", "the column %s is NULL and has no type", row.QuoteName(it.name)).
-				At(place(it.expr, 0)).WithHint("give it one: NULL::VARCHAR"))
-		}
-	}
-	return projected(in, list, items)
-}
-
 // projected makes the projection of bound items over a relation.
 func projected(in *relation, list []bound, items []item) *relation {
 	out := &relation{once: in.once, never: in.never, shrinks: in.shrinks}
@@ -268,6 +304,13 @@ func (s *scope) columnOf(e sqlExpr) int {
 	if s.groups != nil {
 		if k, ok := s.groups.match(e); ok {
 			return k
+		}
+		if c, ok := e.(*columnRef); ok {
+			if _, _, ok := s.groups.in.resolve(c); !ok {
+				if inner, e := s.alias(c); e != nil {
+					return inner.columnOf(e)
+				}
+			}
 		}
 		return -1
 	}

@@ -80,6 +80,35 @@ func operator(p *Plan, n Node) string {
 			}
 		}
 		return "project " + strings.Join(parts, ", ")
+	case *Union:
+		return "union all"
+	case *TopN:
+		fields := n.In.Fields()
+		s := fmt.Sprintf("first %d", n.Limit)
+		if n.Numbered {
+			s += " numbered"
+		}
+		if len(n.Partition) > 0 {
+			s += " per " + columnTexts(fields, n.Partition)
+		}
+		keys := make([]string, len(n.Order))
+		for i, k := range n.Order {
+			keys[i] = row.QuoteName(fields[k.Col].Name)
+			if k.Desc {
+				keys[i] += " DESC"
+			}
+			if !k.NullsLast {
+				keys[i] += " NULLS FIRST"
+			}
+		}
+		if n.ByLog {
+			keys = append(keys, "the log")
+		}
+		s += " by " + strings.Join(keys, ", ")
+		if n.Windowed {
+			s += " (windowed)"
+		}
+		return s
 	case *Aggregate:
 		fields := n.In.Fields()
 		s := "aggregate"

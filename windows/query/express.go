@@ -61,6 +61,10 @@ func (b *binder) value(e sqlExpr, s *scope) *expr.Expr {
 		refuse(unsupported(e.at, "%s isn't supported in %s", what, s.clause).
 			WithHint("subqueries can stand in FROM: FROM (SELECT …) AS t"))
 	case *over:
+		if r := s.ranking; r != nil && r.key == canonical(e, s.base()) {
+			r.numbered = true
+			return expr.Column(numberColumn, row.Field{Name: "row_number()", Type: row.Scalar(row.BigInt)})
+		}
 		refuse(unsupported(e.at, "%s(…) OVER isn't supported in a view yet", e.name).
 			WithHint("GROUP BY window_start and a key, or use it in /v1/query"))
 	case *otherExpr:
@@ -161,7 +165,7 @@ func typeProblem(err error, e sqlExpr) *problem.Problem {
 	if errors.As(err, &unknown) {
 		return unsupported(at, "%v", err)
 	}
-	return problem.New(422, "type_mismatch", "%v", err).At(at).WithHint("add a cast, such as %s::DOUBLE", clip(textOf(e)))
+	return problem.New(422, "type_mismatch", "%v", err).At(at).WithHint("convert a part of it with a cast, as in value::DOUBLE")
 }
 
 // comparison binds =, <>, <, … and IS [NOT] DISTINCT FROM.

@@ -163,6 +163,9 @@ type Aggregate struct {
 	// Windowed says that a key is a window's bound, so that a group is final when its latest
 	// window is (C2). Without, no group ever is.
 	Windowed bool
+	// Ties are the columns by which rows that are no events follow each other for calls whose
+	// Func is Ordered, left to right, NULLS LAST (N3). Nil: the rows are events and follow the log.
+	Ties []int
 
 	fields []row.Field
 }
@@ -241,6 +244,60 @@ func NewAggregate(in Node, keys []int, calls []AggCall, windowed bool) *Aggregat
 	}
 	for _, c := range calls {
 		n.fields = append(n.fields, row.Field{Name: c.Text, Type: c.Func.Type})
+	}
+	return n
+}
+
+// TopN gives the first rows of each partition: those whose row_number() is at most Limit.
+type TopN struct {
+	In Node
+	// Partition are the columns that a partition's rows agree in; NULL is one value. Empty: one
+	// partition of all rows.
+	Partition []int
+	// Order is the order within a partition.
+	Order []Sort
+	// ByLog says that rows equal in Order follow the log (sequence, then offset), earliest first.
+	// Without, Order already ends with the columns that settle ties (N3).
+	ByLog bool
+	Limit int64
+	// Numbered adds the row's number as a BIGINT column behind the input's.
+	Numbered bool
+	// Windowed says that a column of Partition is a window's bound, so that a partition's rows are
+	// final when its latest window is (C2). Without, none ever is.
+	Windowed bool
+
+	fields []row.Field
+}
+
+// Sort is one key of an order.
+type Sort struct {
+	Col       int
+	Desc      bool
+	NullsLast bool
+}
+
+// Union gives the rows of all its inputs, which have the same columns.
+type Union struct {
+	Ins []Node
+}
+
+// Fields implements Node.
+func (n *TopN) Fields() []row.Field { return n.fields }
+
+// Fields implements Node.
+func (n *Union) Fields() []row.Field { return n.Ins[0].Fields() }
+
+// Inputs implements Node.
+func (n *TopN) Inputs() []Node { return []Node{n.In} }
+
+// Inputs implements Node.
+func (n *Union) Inputs() []Node { return n.Ins }
+
+// NewTopN returns a TopN; the caller fills Partition, Order and the rest.
+func NewTopN(in Node, limit int64, numbered bool) *TopN {
+	n := &TopN{In: in, Limit: limit, Numbered: numbered, fields: in.Fields()}
+	if numbered {
+		n.fields = append(n.fields[:len(n.fields):len(n.fields)], row.Field{Name: "row_number()", Type: row.Scalar(row.BigInt)})
 	}
 	return n
 }

@@ -48,6 +48,8 @@ type relation struct {
 	unread []string
 	// scan is set while the relation is a stream and nothing else.
 	scan bool
+	// direct is set while the rows are a stream's events themselves, with their windows.
+	direct bool
 	// assign is set while the relation is a window function and nothing else.
 	assign *Assign
 }

@@ -52,7 +52,7 @@ func (b *binder) derived(q sqlQuery, needKey bool) *relation {
 	}
 	r := b.queryOf(q, needKey)
 	b.inCTE--
-	r.scan, r.assign = false, nil
+	r.scan, r.direct, r.assign = false, false, nil
 	return r
 }
 
@@ -116,7 +116,7 @@ func (b *binder) scan(rel Relation, needKey bool, pseudo []string) *relation {
 		b.plan.Sources = append(b.plan.Sources, Source{Name: rel.Name, Stream: rel.ID})
 		b.used = append(b.used, map[int]bool{})
 	}
-	r := &relation{once: true, scan: true}
+	r := &relation{once: true, scan: true, direct: true}
 	var cols []ScanCol
 	for i, f := range rel.Fields {
 		if !b.stars && !b.words[strings.ToLower(f.Name)] {
@@ -252,7 +252,7 @@ func (b *binder) window(t *tableFunction, needKey bool) *relation {
 
 // assigned is the relation that a window function gives.
 func (b *binder) assigned(t *tableFunction, in *relation, n *Assign, name string) *relation {
-	out := &relation{node: n, key: in.key, unread: in.unread, once: in.once && n.Kind != windows.Session, never: in.never, assign: n,
+	out := &relation{node: n, key: in.key, unread: in.unread, once: in.once && n.Kind != windows.Session, never: in.never, assign: n, direct: in.direct,
 		shrinks: in.shrinks || n.Kind == windows.Session}
 	for _, c := range in.cols {
 		if strings.EqualFold(c.name, WindowStart) || strings.EqualFold(c.name, WindowEnd) {
@@ -348,6 +348,9 @@ func (b *binder) timeArgument(c *call, in *relation, name string) (int, role) {
 	hint := fmt.Sprintf("windows follow %s; make a stream whose time_field is %s", orText(timeField, own), row.QuoteName(ref.names[len(ref.names)-1]))
 	if timeField == "" && in.scan {
 		hint = fmt.Sprintf("the stream has no time_field, so its events' time is their append time, _time; make a stream whose time_field is %s", row.QuoteName(ref.names[len(ref.names)-1]))
+	}
+	if !in.scan {
+		hint = fmt.Sprintf("windows follow the stream's own time; select %s unchanged in the subquery and name it here", orText(timeField, "its time_field or _time"))
 	}
 	p := problem.New(422, "bad_time_argument", "%s can't be the time of %s", plainRef(ref), c.name).At(at)
 	p.Hint = hint

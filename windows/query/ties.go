@@ -1,0 +1,280 @@
+package query
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"tidemark/storage/row"
+)
+
+// What DuckDB leaves open is settled by further keys of an order (N3): the log's order for events,
+// for other rows their own columns from left to right.
+
+// selection is what a rewriter knows of one SELECT.
+type selection struct {
+	// events are the names in FROM under which rows of a stream stand, with their pseudo columns.
+	events map[string]bool
+	// The expressions that settle ties between the rows of FROM, between the rows that window
+	// functions rank, and between the rows that come out. Nil: not known, or not needed.
+	rows, ranked, output []any
+}
+
+// namedQuery is a common table expression.
+type namedQuery struct {
+	name    string
+	node    any
+	columns []string
+}
+
+func findCTE(ctes []namedQuery, name string) int {
+	for i := len(ctes) - 1; i >= 0; i-- {
+		if strings.EqualFold(ctes[i].name, name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// selection looks at a SELECT before it is rewritten.
+func (r *rewriter) selection(q, from object, ctes []namedQuery) selection {
+	s := selection{events: r.events(from, ctes)}
+	switch {
+	case from["type"] == "JOIN":
+	case len(s.events) == 1:
+		s.rows = []any{columnNode(PseudoSequence), columnNode(PseudoOffset)}
+	default:
+		s.rows = columnNodes(r.columns(from, ctes))
+	}
+	s.ranked, s.output = s.rows, s.rows
+	items, _ := q["select_list"].([]any)
+	if isAggregated(q) {
+		s.ranked = nil
+		for _, it := range items {
+			o, _ := it.(object)
+			if o["class"] == "STAR" {
+				s.ranked = append(s.ranked, columnNodes(r.columns(from, ctes))...)
+				continue
+			}
+			if !contains(o, func(o object) bool { return o["class"] == "WINDOW" }) {
+				e, _ := copied(o).(object)
+				e["alias"] = ""
+				s.ranked = append(s.ranked, e)
+			}
+		}
+		s.output = s.ranked
+	}
+	if isDistinct(q) {
+		s.output = r.names(q, ctes)
+	}
+	return s
+}
+
+// settleLimit adds to the ORDER BY of a query with a LIMIT what settles ties.
+func settleLimit(q object, s selection) {
+	modifiers, _ := q["modifiers"].([]any)
+	var order object
+	limited := false
+	for _, m := range modifiers {
+		o, _ := m.(object)
+		switch o["type"] {
+		case "ORDER_MODIFIER":
+			order = o
+		case "LIMIT_MODIFIER":
+			limited = true
+		}
+	}
+	if order != nil && limited {
+		order["orders"] = settled(order["orders"], s.output)
+	}
+}
+
+// settled adds expressions to an ORDER BY.
+func settled(orders any, by []any) []any {
+	list, _ := orders.([]any)
+	for _, e := range by {
+		list = append(list, object{"type": "ASCENDING", "null_order": "NULLS_LAST", "expression": copied(e)})
+	}
+	return list
+}
+
+func isDistinct(q object) bool {
+	modifiers, _ := q["modifiers"].([]any)
+	return slices.ContainsFunc(modifiers, func(m any) bool {
+		o, _ := m.(object)
+		return o["type"] == "DISTINCT_MODIFIER"
+	})
+}
+
+// isAggregated reports whether a SELECT groups its rows.
+func isAggregated(q object) bool {
+	sets, _ := q["group_sets"].([]any)
+	if len(sets) > 0 || q["aggregate_handling"] == "FORCE_AGGREGATES" || q["having"] != nil {
+		return true
+	}
+	aggregate := func(o object) bool { return o["class"] == "FUNCTION" && isAggregate(functionName(o)) }
+	return contains(q["select_list"], aggregate) || contains(q["qualify"], aggregate)
+}
+
+// contains reports whether an object that fits lies in a part of the tree, subqueries left out.
+func contains(v any, fits func(object) bool) bool {
+	switch v := v.(type) {
+	case object:
+		if fits(v) {
+			return true
+		}
+		for name, m := range v {
+			if name != "subquery" && contains(m, fits) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, func(m any) bool { return contains(m, fits) })
+	}
+	return false
+}
+
+// names are references to the columns that a query gives, or nil when they are not known.
+func (r *rewriter) names(q object, ctes []namedQuery) []any { return columnNodes(r.outputs(q, ctes)) }
+
+func columnNodes(names []string) []any {
+	var out []any
+	for _, n := range names {
+		out = append(out, columnNode(n))
+	}
+	return out
+}
+
+// outputs are the names of the columns that a query gives, or nil when they are not known.
+func (r *rewriter) outputs(q object, ctes []namedQuery) []string {
+	if left, ok := q["left"].(object); ok {
+		return r.outputs(left, ctes)
+	}
+	from, ok := q["from_table"].(object)
+	if !ok {
+		return nil
+	}
+	if with, ok := q["cte_map"].(object); ok {
+		list, _ := with["map"].([]any)
+		for _, e := range list {
+			entry, _ := e.(object)
+			name, _ := entry["key"].(string)
+			value, _ := entry["value"].(object)
+			inner, _ := value["query"].(object)
+			columns, _ := value["aliases"].([]any)
+			ctes = append(slices.Clip(ctes), namedQuery{name, inner["node"], texts(columns)})
+		}
+	}
+	items, _ := q["select_list"].([]any)
+	var out []string
+	for _, it := range items {
+		o, _ := it.(object)
+		alias, _ := o["alias"].(string)
+		names, _ := o["column_names"].([]any)
+		switch {
+		case alias != "":
+			out = append(out, alias)
+		case o["class"] == "COLUMN_REF" && len(names) > 0:
+			last, _ := names[len(names)-1].(string)
+			out = append(out, last)
+		case o["class"] == "STAR" && o["relation_name"] == "" && o["columns"] == false && len(texts(o["replace_list"])) == 0:
+			columns := r.columns(from, ctes)
+			if columns == nil {
+				return nil
+			}
+			excluded := texts(o["exclude_list"])
+			for _, c := range columns {
+				if !slices.ContainsFunc(excluded, func(n string) bool { return strings.EqualFold(n, c) }) {
+					out = append(out, c)
+				}
+			}
+		default:
+			return nil
+		}
+	}
+	return out
+}
+
+// columns are the names of the columns that `*` gives of what stands in FROM, or nil when they are
+// not known.
+func (r *rewriter) columns(t object, ctes []namedQuery) []string {
+	var out []string
+	switch t["type"] {
+	case "SUBQUERY":
+		inner, _ := t["subquery"].(object)
+		node, _ := inner["node"].(object)
+		out = r.outputs(node, ctes)
+	case "BASE_TABLE":
+		name, _ := t["table_name"].(string)
+		out = r.namedColumns(name, ctes)
+	case "TABLE_FUNCTION":
+		f, _ := t["function"].(object)
+		if _, ok := windowKinds[functionName(f)]; !ok {
+			return nil
+		}
+		var in []string
+		args, _ := f["children"].([]any)
+		if name, ok := argumentName(f); ok {
+			in = r.namedColumns(name, ctes)
+		} else if a, _ := args[0].(object); a["class"] == "SUBQUERY" {
+			inner, _ := a["subquery"].(object)
+			node, _ := inner["node"].(object)
+			in = r.outputs(node, ctes)
+		}
+		if in == nil {
+			return nil
+		}
+		for _, c := range in {
+			if !strings.EqualFold(c, WindowStart) && !strings.EqualFold(c, WindowEnd) {
+				out = append(out, c)
+			}
+		}
+		out = append(out, WindowStart, WindowEnd)
+	}
+	for i, alias := range texts(t["column_name_alias"]) {
+		if i < len(out) {
+			out[i] = alias
+		}
+	}
+	return out
+}
+
+// namedColumns are the names of the columns of a relation or CTE.
+func (r *rewriter) namedColumns(name string, ctes []namedQuery) []string {
+	if i := findCTE(ctes, name); i >= 0 {
+		node, _ := ctes[i].node.(object)
+		if node["type"] == "RECURSIVE_CTE_NODE" {
+			return nil
+		}
+		out := r.outputs(node, ctes[:i])
+		copy(out, ctes[i].columns)
+		return out
+	}
+	rel, ok := r.cat.Relation(name)
+	if !ok {
+		return nil
+	}
+	return fieldNames(rel.Fields)
+}
+
+func fieldNames(fields []row.Field) []string {
+	var out []string
+	for _, f := range fields {
+		out = append(out, f.Name)
+	}
+	return out
+}
+
+// texts are the strings of a list of the tree.
+func texts(v any) []string {
+	list, _ := v.([]any)
+	var out []string
+	for _, m := range list {
+		s, _ := m.(string)
+		out = append(out, s)
+	}
+	return out
+}
+
+// nowhere is the place of what stands nowhere in the text.
+const nowhere = json.Number("18446744073709551615")
