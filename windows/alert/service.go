@@ -189,21 +189,17 @@ func (s *Service) After(name string, p stream.Position, limit int) ([]Alarm, err
 
 // read returns the alarms behind a number, and behind a position when there is one.
 func (s *Service) read(name string, seq uint64, at *stream.Position, limit int) (alarms []Alarm, more bool, err error) {
-	view, err := s.views.GetKind(catalog.Alert, name)
-	if err != nil {
-		return nil, false, err
-	}
-	durable, err := stream.ParsePosition(view.Position)
+	id, durable, err := s.views.Place(catalog.Alert, name)
 	if err != nil {
 		return nil, false, err
 	}
 	if at != nil {
-		if seq, err = s.seqAt(view.ID, *at); err != nil {
+		if seq, err = s.seqAt(id, *at); err != nil {
 			return nil, false, err
 		}
 	}
 	alarms = []Alarm{}
-	it := s.kv.Iter(logKey(view.ID, seq+1), kv.PrefixEnd(logPrefix(view.ID)))
+	it := s.kv.Iter(logKey(id, seq+1), kv.PrefixEnd(logPrefix(id)))
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		var a Alarm
 		if err = json.Unmarshal(it.Value(), &a); err != nil {

@@ -129,6 +129,10 @@ func (v *view) switchTo(w *worker) error {
 		b.DeletePrefix(spaceKey(kv.Changes, v.id))
 		newHead.Stream++
 		newHead.ChangesFrom = next.Position
+		if next.Position, err = v.base(b, w, next.Position, next.AsOf); err != nil {
+			b.Discard()
+			return err
+		}
 	case changes.Len() > 0:
 		att := s.attachments[v.kind]
 		if att.Open != nil {
@@ -156,8 +160,57 @@ func (v *view) switchTo(w *worker) error {
 	doc.Serving = nil
 	v.mu.Lock()
 	v.mu.head, v.mu.progress, v.mu.edit = newHead, next, ""
+	v.mu.seen = next.Position.Sequence
 	v.mu.Unlock()
 	return v.save(&doc)
+}
+
+// baseRows is how many rows an epoch at the beginning of a change stream has.
+const baseRows = 10_000
+
+// base writes all rows of a version as the first epochs of a change stream that begins anew at a
+// position, so that the sum of the changes is the view. It returns where the last one ends.
+func (v *view) base(b *kv.Batch, w *worker, at stream.Position, asOf AsOf) (stream.Position, error) {
+	prefix := rowsKey(v.id, w.doc.Version)
+	it := v.svc.kv.Iter(prefix, kv.PrefixEnd(prefix))
+	defer it.Close()
+	for ok := it.First(); ok; {
+		c := &windows.Changes{Rows: row.NewBatch(w.fields, 0)}
+		for ; ok && c.Len() < baseRows; ok = it.Next() {
+			if err := appendChange(c, +1, it.Key()[len(prefix):], it.Value(), at.Sequence); err != nil {
+				return at, err
+			}
+		}
+		to := at
+		to.Within++
+		value, err := encodeEpoch(nil, &Epoch{From: at, To: to, AsOf: asOf, Fields: w.fields, Changes: c})
+		if err != nil {
+			return at, err
+		}
+		b.Set(changeKey(v.id, to), value)
+		at = to
+	}
+	return at, it.Err()
+}
+
+// appendChange adds a stored row as one that appears or is withdrawn.
+func appendChange(c *windows.Changes, op int8, key, value []byte, at stream.Sequence) error {
+	h, values, err := splitRow(value)
+	if err != nil {
+		return err
+	}
+	switch {
+	case op > 0:
+	case h.status == windows.Provisional:
+		h.status, h.revision = windows.None, 0
+	default:
+		h.status, h.revision = windows.Corrected, h.revision+1
+	}
+	c.Ops = append(c.Ops, op)
+	c.Keys = append(c.Keys, bytes.Clone(key))
+	c.Status, c.Revision = append(c.Status, h.status), append(c.Revision, h.revision)
+	c.Sequences, c.Times = append(c.Sequences, at), append(c.Times, h.time)
+	return appendStored(c.Rows, values)
 }
 
 // difference is what leads from the rows of one version to those of another, by row key. ok is
@@ -168,32 +221,8 @@ func (v *view) difference(oldVersion uint32, oldFields []row.Field, newVersion u
 		return nil, false, nil
 	}
 	c := &windows.Changes{Rows: row.NewBatch(fields, 0)}
-	add := func(op int8, key []byte, h rowHead, values []byte) error {
-		c.Ops = append(c.Ops, op)
-		c.Keys = append(c.Keys, bytes.Clone(key))
-		c.Status, c.Revision = append(c.Status, h.status), append(c.Revision, h.revision)
-		c.Sequences, c.Times = append(c.Sequences, at), append(c.Times, h.time)
-		return appendStored(c.Rows, values)
-	}
-	withdraw := func(key, value []byte) error {
-		h, values, err := splitRow(value)
-		if err != nil {
-			return err
-		}
-		if h.status == windows.Provisional {
-			h.status, h.revision = windows.None, 0
-		} else {
-			h.status, h.revision = windows.Corrected, h.revision+1
-		}
-		return add(-1, key, h, values)
-	}
-	appear := func(key, value []byte) error {
-		h, values, err := splitRow(value)
-		if err != nil {
-			return err
-		}
-		return add(+1, key, h, values)
-	}
+	withdraw := func(key, value []byte) error { return appendChange(c, -1, key, value, at) }
+	appear := func(key, value []byte) error { return appendChange(c, +1, key, value, at) }
 	skip := len(rowsKey(0, 0))
 	open := func(version uint32) *kv.Iter {
 		prefix := rowsKey(v.id, version)

@@ -46,6 +46,8 @@ func (w *worker) commitEpoch() error {
 		Rows:       w.done.Rows,
 		Live:       w.done.Live,
 		AppendTime: w.at,
+
+		WindowsFrom: w.done.WindowsFrom,
 	}
 	if w.last == w.done.Position.Sequence {
 		next.Position.Within = w.done.Position.Within + 1 // keeps R6
@@ -264,7 +266,7 @@ func (v *view) recoveredNow(w *worker) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.mu.started, v.mu.trouble = true, ""
-	v.mu.streams = states
+	v.mu.streams, v.mu.progress = states, w.done
 	v.notifyLocked()
 }
 

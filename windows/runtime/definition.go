@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidemark/storage/problem"
+	"tidemark/storage/row"
 	"tidemark/stream"
 )
 
@@ -44,6 +45,7 @@ const (
 	EmitChanges   = "changes"
 	EmitFinal     = "final"
 	StartEarliest = "earliest"
+	StartLatest   = "latest"
 )
 
 // Defaults of a definition.
@@ -120,9 +122,12 @@ func (d Definition) Resolve() (Definition, error) {
 	}
 	d.Retention = nil
 	d.Start = or(d.Start, StartEarliest)
-	if d.Start != StartEarliest {
-		return d, problem.New(422, "not_yet", `"start" is %q; views begin at "earliest" so far`, d.Start).
-			WithHint(`leave "start" out, and filter by time in WHERE`)
+	if d.Start != StartEarliest && d.Start != StartLatest {
+		at, err := row.ParseTime([]byte(d.Start))
+		if err != nil {
+			return bad(`"start" is %q`, `"start" is "earliest", "latest" or an instant such as "2024-01-01T00:00:00Z"`, d.Start)
+		}
+		d.Start = string(row.FormatTimestamp(nil, at))
 	}
 	return d, nil
 }

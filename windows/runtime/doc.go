@@ -37,8 +37,8 @@
 // to the place where the old one was, and the switch is one batch: the difference between old and
 // new rows is one more epoch of the same change stream, so positions go on. Where the columns
 // differ, or the difference is too large for one epoch, there is no such epoch: the change stream
-// begins anew, readers of it get a [Gap] and take a snapshot, and an alert does not fire for rows
-// that were there at the switch.
+// begins anew with all rows as they are then, readers of it get a [Gap] and take a snapshot, and an
+// alert does not fire for rows that were there at the switch.
 //
 // # Sinks
 //

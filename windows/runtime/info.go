@@ -40,8 +40,36 @@ type Info struct {
 	Rebuilding bool      `json:"rebuilding,omitempty"`
 	Created    time.Time `json:"created"`
 	Updated    time.Time `json:"updated"`
-	// Rebuilds, in the answer of a dry run, says that the rows would be made anew.
-	Rebuilds bool `json:"rebuilds,omitempty"`
+	// DryRun, in the answer of a dry run, says what the definition would do.
+	DryRun *DryRun `json:"dry_run,omitempty"`
+}
+
+// DryRun says what of a view would be kept, made anew and lost.
+type DryRun struct {
+	Kept    []string `json:"kept"`
+	Rebuilt []string `json:"rebuilt"`
+	Lost    []string `json:"lost"`
+}
+
+// foresee says what giving a view another document does. next is nil when it has it; old is nil
+// when there is no view yet.
+func foresee(old, next *stored) *DryRun {
+	d := &DryRun{Kept: []string{}, Rebuilt: []string{}, Lost: []string{}}
+	switch {
+	case old == nil:
+		d.Rebuilt = append(d.Rebuilt, "rows")
+	case next == nil || next.Version == old.Version:
+		d.Kept = append(d.Kept, "rows", "change stream", "late events", "row errors")
+	default:
+		d.Rebuilt = append(d.Rebuilt, "rows")
+		d.Lost = append(d.Lost, "late events", "row errors")
+		if slices.Equal(old.Fields, next.Fields) {
+			d.Kept = append(d.Kept, "change stream")
+		} else {
+			d.Lost = append(d.Lost, "change stream")
+		}
+	}
+	return d
 }
 
 // Column is a column of a view. A measure is no part of the row key: it is what a panel shows, and
@@ -55,7 +83,7 @@ type Column struct {
 func columnsOf(plan *query.Plan) []Column {
 	out := make([]Column, len(plan.Columns))
 	for i, f := range plan.Columns {
-		out[i] = Column{Name: f.Name, Type: f.Type.String(), Measure: !slices.Contains(plan.Key, plan.Visible[i])}
+		out[i] = Column{Name: f.Name, Type: f.Type.String(), Measure: !plan.Dimensions[i]}
 	}
 	return out
 }

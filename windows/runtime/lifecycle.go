@@ -10,6 +10,7 @@ import (
 	"tidemark/storage/problem"
 	"tidemark/storage/row"
 	"tidemark/stream"
+	"tidemark/windows/engine"
 	"tidemark/windows/query"
 )
 
@@ -36,7 +37,9 @@ func (s *Service) PutKind(ctx context.Context, kind catalog.Kind, name string, d
 	v, err := s.findKind(kind, name)
 	if err != nil {
 		if dryRun {
-			return s.draft(kind, name, doc, plan), true, nil
+			info := s.draft(kind, name, doc, plan)
+			info.DryRun = foresee(nil, doc)
+			return info, true, nil
 		}
 		v, created, err = s.create(kind, name, doc, plan)
 		if err != nil {
@@ -61,6 +64,9 @@ func (s *Service) bind(d Definition) (*stored, *query.Plan, error) {
 		return nil, nil, err
 	}
 	doc := &stored{Definition: d, Version: 1, Fields: storeFields(plan.Columns)}
+	if d.Start == StartLatest {
+		doc.StartAt = s.log.End()
+	}
 	for _, src := range plan.Sources {
 		st, ok := s.Registry.ByID(src.Stream)
 		if !ok {
@@ -74,6 +80,10 @@ func (s *Service) bind(d Definition) (*stored, *query.Plan, error) {
 			b.MaxOutOfOrderness = d.MaxOutOfOrderness.Micros()
 		}
 		doc.Sources = append(doc.Sources, b)
+	}
+	// What the engine can't run is refused now, not when the view starts.
+	if _, err := engine.New(plan, doc.engineConfig(false, nil)); err != nil {
+		return nil, nil, err
 	}
 	return doc, plan, nil
 }
@@ -144,11 +154,14 @@ func (v *view) edit(_ context.Context, doc *stored, plan *query.Plan, dryRun boo
 	next := v.revise(old, doc)
 	if next == nil {
 		info, err := v.info()
+		if dryRun {
+			info.DryRun = foresee(old, nil)
+		}
 		return info, false, err
 	}
 	if dryRun {
 		info := v.svc.draft(v.kind, v.name, next, plan)
-		info.Rebuilds = next.Version != old.Version
+		info.DryRun = foresee(old, next)
 		return info, false, nil
 	}
 	v.stop(errEdited)

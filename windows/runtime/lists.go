@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"tidemark/storage/catalog"
 	"tidemark/storage/kv"
 	"tidemark/storage/problem"
 	"tidemark/storage/row"
@@ -202,4 +203,14 @@ func (s *Service) Standing(name string) (stream.Position, AsOf, error) {
 	}
 	_, p := v.published()
 	return p.Position, p.AsOf, nil
+}
+
+// Place returns the internal number of a view of one kind and its last position that is durable.
+func (s *Service) Place(kind catalog.Kind, name string) (uint64, stream.Position, error) {
+	v, err := s.findKind(kind, name)
+	if err != nil {
+		return 0, stream.Position{}, err
+	}
+	_, p := v.published()
+	return v.id, p.Position, nil
 }

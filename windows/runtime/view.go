@@ -27,7 +27,9 @@ type stored struct {
 	Version uint32        `json:"version"`
 	Sources []boundSource `json:"sources"`
 	Fields  []storedField `json:"columns"`
-	Paused  bool          `json:"paused,omitempty"`
+	// StartAt is the log's end when a view with start latest was made: it begins to read there.
+	StartAt stream.Sequence `json:"start_at,omitempty"`
+	Paused  bool            `json:"paused,omitempty"`
 	// Serving is the definition whose rows are served while this one is built beside it.
 	Serving *stored `json:"serving,omitempty"`
 }
@@ -103,6 +105,8 @@ type progress struct {
 	Poisoned int64 `json:"poisoned,omitempty"`
 	// Live: the view has once caught up with its streams.
 	Live bool `json:"live"`
+	// WindowsFrom is the start of the first windows that are given out; nil: all are (R2).
+	WindowsFrom *windows.Micros `json:"windows_from,omitempty"`
 	// AppendTime is that of the last entry behind the position.
 	AppendTime windows.Micros `json:"append_time"`
 }
@@ -310,11 +314,15 @@ func (s *Service) compile(d Definition, bound []boundSource) (*query.Plan, error
 }
 
 // engineConfig is what a definition means to the engine.
-func (d *stored) engineConfig(evidence bool) engine.Config {
+func (d *stored) engineConfig(evidence bool, windowsFrom *windows.Micros) engine.Config {
 	c := engine.Config{
+		WindowsFrom:     windowsFrom,
 		AllowedLateness: d.Definition.AllowedLateness.Micros(),
 		EmitFinal:       d.Definition.Emit == EmitFinal,
 		Evidence:        evidence,
+	}
+	if at, ok := d.startInstant(); ok {
+		c.EventsFrom, c.WindowsFrom = &at, &at
 	}
 	if d.Definition.Late == LateDrop {
 		c.Late = engine.Drop

@@ -26,6 +26,7 @@ type machine interface {
 	// Skip names events that move the watermark and give no row.
 	Skip(poison map[stream.ID]map[stream.Place]struct{})
 	Streams() []windows.StreamState
+	Seed(s windows.StreamState, at windows.Micros)
 }
 
 var _ machine = (*engine.Engine)(nil)
@@ -42,7 +43,7 @@ type worker struct {
 	follower Follower
 	logger   *slog.Logger
 	// compile makes a fresh engine; machines that panicked are thrown away.
-	compile func() (machine, error)
+	compile func(windowsFrom *windows.Micros) (machine, error)
 
 	eng    machine
 	reader stream.Reader
@@ -84,13 +85,13 @@ func (v *view) newWorker(doc *stored, serving bool) (*worker, error) {
 	if w.fields, err = loadFields(doc.Fields); err != nil {
 		return nil, fatal{err}
 	}
-	w.compile = func() (machine, error) {
+	w.compile = func(windowsFrom *windows.Micros) (machine, error) {
 		plan, err := s.compile(d, doc.Sources)
 		if err != nil {
 			return nil, err
 		}
 		v.setPlan(plan)
-		e, err := engine.New(plan, doc.engineConfig(att.Evidence))
+		e, err := engine.New(plan, doc.engineConfig(att.Evidence, windowsFrom))
 		if err != nil {
 			return nil, err
 		}
@@ -124,17 +125,21 @@ func names(sources []boundSource) []string {
 // reload makes a fresh engine of what is committed, and begins to read behind it.
 func (w *worker) reload() error {
 	w.close()
-	var err error
-	if w.eng, err = w.compile(); err != nil {
-		return fatal{fmt.Errorf("compile: %w", err)}
-	}
 	id, version := w.v.id, w.doc.Version
+	var err error
+	var seeds []windows.StreamState
 	w.done, err = getJSON[progress](w.svc.kv, progressKey(id, version))
 	if errors.Is(err, kv.ErrNotFound) {
-		w.done, err = w.svc.beginning(version), nil
+		w.done, seeds, err = w.svc.begin(w.doc)
 	}
 	if err != nil {
 		return err
+	}
+	if w.eng, err = w.compile(w.done.WindowsFrom); err != nil {
+		return fatal{fmt.Errorf("compile: %w", err)}
+	}
+	for _, st := range seeds {
+		w.eng.Seed(st, w.done.AppendTime)
 	}
 	if p := w.done.Position; p.Log != w.svc.log.ID() || p.Sequence > w.svc.log.End() {
 		return fatal{fmt.Errorf("the view has read a log that is no longer there, up to sequence %d: make the view again", p.Sequence)}
@@ -181,7 +186,7 @@ func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
 	}
 	for {
 		if ctx.Err() != nil {
-			return w.commit()
+			return w.finish(ctx)
 		}
 		end := w.svc.log.End()
 		e, ok, err := w.reader.Next()
@@ -218,6 +223,33 @@ func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
 		case <-timer.C:
 		}
 	}
+}
+
+// lastRead is how long a worker reads on at most when the server stops.
+const lastRead = 2 * time.Second
+
+// finish commits the last epoch. When it is the server that stops, what the log holds by now is
+// read first, so that the next start replays nothing; when the view is paused, edited or deleted it
+// is not.
+func (w *worker) finish(ctx context.Context) error {
+	switch context.Cause(ctx) {
+	case errPaused, errEdited, errDeleted:
+		return w.commit()
+	}
+	end, until := w.svc.log.End(), w.now().Add(lastRead)
+	for w.last < end && w.now().Before(until) {
+		e, ok, err := w.reader.Next()
+		if err == nil && ok {
+			err = w.take(e)
+		}
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+	}
+	return w.commit()
 }
 
 // take gives one entry to the engine. A panic throws the epoch away and runs it again, entry by

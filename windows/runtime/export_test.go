@@ -1,0 +1,45 @@
+package runtime
+
+import (
+	"tidemark/stream"
+	"tidemark/windows"
+	"tidemark/windows/engine"
+)
+
+// PanicAt lets every engine of a service panic while it takes a batch in which event says so: an
+// operator with a mistake that some event brings out.
+func PanicAt(s *Service, event func(b *stream.Batch, i int) bool, control func(c *stream.Control) bool) {
+	s.wrap = func(m machine) machine { return &fragile{m: m, event: event, control: control} }
+}
+
+type fragile struct {
+	m       machine
+	event   func(b *stream.Batch, i int) bool
+	control func(c *stream.Control) bool
+	poison  map[stream.ID]map[stream.Place]struct{}
+}
+
+func (f *fragile) Step(e stream.Entry) error {
+	if e.Control != nil && f.control != nil && f.control(e.Control) {
+		panic("a mistake at a control record")
+	}
+	if b := e.Batch; b != nil {
+		for i := range b.Len {
+			at := stream.Place{Partition: b.Partition, Offset: b.Base + stream.Offset(i)}
+			if _, left := f.poison[b.Stream][at]; !left && f.event(b, i) {
+				panic("a mistake in an operator")
+			}
+		}
+	}
+	return f.m.Step(e)
+}
+
+func (f *fragile) Skip(p map[stream.ID]map[stream.Place]struct{}) { f.poison = p; f.m.Skip(p) }
+func (f *fragile) Pending() (provisional, final bool)             { return f.m.Pending() }
+func (f *fragile) Take(all bool) *engine.Output                   { return f.m.Take(all) }
+func (f *fragile) Load(key, value []byte) error                   { return f.m.Load(key, value) }
+func (f *fragile) Loaded() error                                  { return f.m.Loaded() }
+func (f *fragile) HasOpen() bool                                  { return f.m.HasOpen() }
+func (f *fragile) Streams() []windows.StreamState                 { return f.m.Streams() }
+
+func (f *fragile) Seed(s windows.StreamState, at windows.Micros) { f.m.Seed(s, at) }

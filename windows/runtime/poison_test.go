@@ -1,0 +1,99 @@
+package runtime_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tidemark/stream"
+	"tidemark/windows/runtime"
+	"tidemark/windows/runtime/viewtest"
+)
+
+func poisoned(b *stream.Batch, i int) bool { return strings.Contains(string(b.Raw(i)), "POISON") }
+
+func TestP13APoisonEventHarmsItselfAlone(t *testing.T) { // E2
+	t.Parallel()
+	w := viewtest.New(t, func(w *viewtest.World) {
+		w.Setup = func(s *runtime.Service) { runtime.PanicAt(s, poisoned, nil) }
+	})
+	w.Stream("checkouts", checkouts)
+	w.View("revenue", fmt.Sprintf(`{"sql":%q,"epoch":"50ms"}`, revenue))
+	w.Post("checkouts", 0, sale("12:00:01", "DE", 1))
+	var events []string
+	for i := range 40 {
+		country := "DE"
+		if i == 0 || i == 17 || i == 39 {
+			country = "POISON"
+		}
+		events = append(events, sale("12:00:10", country, 1))
+	}
+	w.Post("checkouts", 0, events...)
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:11", "FR", 2)))
+	diff(t, w.Rows("revenue", runtime.RowsQuery{}), `
+		provisional 0 {"window_start":"2024-01-01T12:00:00Z","country":"DE","revenue":38,"n":38}
+		provisional 0 {"window_start":"2024-01-01T12:00:00Z","country":"FR","revenue":2,"n":1}`)
+	check := func() {
+		t.Helper()
+		page, err := w.Views.Errors("revenue", "", 0)
+		if err != nil || len(page.Items) != 3 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		for i, offset := range []stream.Offset{1, 18, 40} {
+			if e := page.Items[i]; e.Offset != offset || e.Code != "internal" {
+				t.Fatalf("row error %d: %+v", i, e)
+			}
+		}
+		info, err := w.Views.Get("revenue")
+		if err != nil || info.Counts.RowErrors != 3 || info.Counts.Events != 42 || info.State != runtime.Live || info.LagEvents != 0 {
+			t.Fatalf("%+v, %v", info, err)
+		}
+	}
+	check()
+	w.Crash()
+	check()
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:12", "POISON", 2), sale("12:00:12", "FR", 2)))
+	page, err := w.Views.Errors("revenue", "", 0)
+	if err != nil || len(page.Items) != 4 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+}
+
+func TestAPoisonEventMovesTheWatermark(t *testing.T) { // W2, E2
+	t.Parallel()
+	w := viewtest.New(t, func(w *viewtest.World) {
+		w.Setup = func(s *runtime.Service) { runtime.PanicAt(s, poisoned, nil) }
+	})
+	w.Stream("checkouts", checkouts)
+	w.View("revenue", revenue)
+	w.Post("checkouts", 0, sale("12:00:01", "DE", 1))
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:09:00", "POISON", 1)))
+	diff(t, w.Rows("revenue", runtime.RowsQuery{}), `
+		final 1 {"window_start":"2024-01-01T12:00:00Z","country":"DE","revenue":1,"n":1}`)
+}
+
+func TestAPanicAtAControlRecordFailsTheViewAlone(t *testing.T) { // E2
+	t.Parallel()
+	w := viewtest.New(t, func(w *viewtest.World) {
+		w.Setup = func(s *runtime.Service) {
+			runtime.PanicAt(s, func(*stream.Batch, int) bool { return false }, func(c *stream.Control) bool { return c.Kind == stream.Advance && c.Value == viewtest.Time("13:00") })
+		}
+	})
+	w.Stream("checkouts", checkouts)
+	w.Stream("calm", checkouts)
+	w.View("revenue", revenue)
+	w.View("other", strings.Replace(revenue, "checkouts", "calm", 1))
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:01", "DE", 1)))
+	receipt := w.Advance("checkouts", "13:00")
+	_, err := w.Views.Rows(t.Context(), "revenue", runtime.RowsQuery{After: receipt, Wait: viewtest.Patience})
+	if problemOf(err) != "409 view_failed" {
+		t.Fatal(err)
+	}
+	info, err := w.Views.Get("revenue")
+	if err != nil || info.State != runtime.Failed || !strings.Contains(info.Reason, "control record") {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	diff(t, w.Rows("revenue", runtime.RowsQuery{}), `
+		provisional 0 {"window_start":"2024-01-01T12:00:00Z","country":"DE","revenue":1,"n":1}`)
+	w.Until("other", w.Post("calm", 0, sale("12:00:01", "DE", 1)))
+}

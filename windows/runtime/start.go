@@ -1,0 +1,69 @@
+package runtime
+
+import (
+	"fmt"
+
+	"tidemark/storage/row"
+	"tidemark/stream"
+	"tidemark/windows"
+	"tidemark/windows/query"
+)
+
+// startInstant is the instant at which a view begins, for a start that is one: it takes events with
+// that time or a later one, and gives out windows that begin there or later (R2).
+func (d *stored) startInstant() (windows.Micros, bool) {
+	switch d.Definition.Start {
+	case "", StartEarliest, StartLatest:
+		return 0, false
+	}
+	at, err := row.ParseTime([]byte(d.Definition.Start))
+	return at, err == nil
+}
+
+// begin is the progress of a version that has read nothing, and where its streams stand there. A
+// view that starts at the log's end has the watermarks that its streams have at that place (R2).
+// They are worked out from the log, so that every rebuild begins with the same ones.
+func (s *Service) begin(doc *stored) (progress, []windows.StreamState, error) {
+	p := s.beginning(doc.Version)
+	if doc.StartAt == 0 {
+		return p, nil, nil
+	}
+	plan, err := s.compile(doc.Definition, doc.Sources)
+	if err != nil {
+		return p, nil, fatal{err}
+	}
+	tracker := windows.NewTracker(plan.Time == query.AppendTime, doc.engineConfig(false, nil).Streams)
+	names := doc.streamNames()
+	r := s.log.Read(doc.ids(), 0)
+	defer r.Close()
+	largest, any := windows.Micros(0), false
+	var met []windows.Micros
+	for {
+		e, ok, err := r.Next()
+		if err != nil {
+			return p, nil, fmt.Errorf("read the log before the view's start: %w", err)
+		}
+		if !ok || e.Sequence() > doc.StartAt {
+			break
+		}
+		if b := e.Batch; b != nil {
+			met = tracker.Batch(b, met)
+			for i := range b.Len {
+				if c := b.Counted(i); !any || c > largest {
+					largest, any = c, true
+				}
+			}
+		} else {
+			tracker.Control(e.Control)
+		}
+		p.AsOf.take(names[e.Stream()], e)
+		p.AppendTime = e.AppendTime()
+	}
+	p.Position = stream.Position{Log: p.Position.Log, Sequence: doc.StartAt}
+	p.AsOf.Watermark = tracker.Watermark()
+	if any {
+		from := largest + 1
+		p.WindowsFrom = &from
+	}
+	return p, tracker.Streams(), nil
+}
