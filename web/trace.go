@@ -15,7 +15,7 @@ import (
 )
 
 // requestIDLocal is the key under which a request carries its id.
-const requestIDLocal = "request"
+const requestIDLocal = "request_id"
 
 // newRequestID is the name of one request in its answer and in the log. It is no secret.
 func newRequestID() string { return strconv.FormatUint(rand.Uint64()|1<<63, 36) }

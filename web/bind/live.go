@@ -192,4 +192,3 @@ func (s selector) Order(fields []row.Field, text string) ([]live.OrderKey, error
 	}
 	return out, nil
 }
-

@@ -65,7 +65,7 @@ func (h *Hub) upgrade(c *fiber.Ctx, first *op) error {
 	if err := h.room(); err != nil {
 		return err
 	}
-	id, _ := c.Locals("request").(string)
+	id, _ := c.Locals("request_id").(string)
 	upgrader := websocket.Upgrader{
 		HandshakeTimeout: 10 * time.Second,
 		ReadBufferSize:   4 << 10,
