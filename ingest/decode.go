@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"math/bits"
 	"strconv"
 	"unsafe"
@@ -778,8 +777,8 @@ func inexact(text []byte) string {
 	if err != nil {
 		return string(text) + " is outside the range of BIGINT; declare the column HUGEINT, or DOUBLE to have it rounded"
 	}
-	if f := float64(x); f < math.MaxInt64 && int64(f) == x {
+	if x <= maxExact && x >= -maxExact {
 		return ""
 	}
-	return string(text) + " would be rounded, the column is DOUBLE; declare it to have that"
+	return string(text) + " is past 2^53, where the column, DOUBLE, rounds whole numbers; declare it to have that"
 }

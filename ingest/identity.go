@@ -40,6 +40,9 @@ func idHash(value, scratch []byte) (id stream.EventID, buf []byte) {
 func appendCanonical(dst, value []byte) []byte {
 	switch value[0] {
 	case '"':
+		if n := plainText(value[1:]); n == len(value)-2 {
+			return appendSized(append(dst, 's'), value[1:1+n])
+		}
 		s, _ := row.UnquoteJSON(value)
 		return appendSized(append(dst, 's'), s)
 	case 'n', 't', 'f':
@@ -64,11 +67,11 @@ func appendCanonical(dst, value []byte) []byte {
 		}
 		return append(dst, '}')
 	}
-	return appendSized(append(dst, 'd'), row.CanonicalNumber(value))
+	return append(row.AppendCanonicalNumber(append(dst, 'd'), value), ';')
 }
 
 // appendSized writes a text so that it ends by itself.
-func appendSized(dst []byte, s string) []byte {
+func appendSized[T string | []byte](dst []byte, s T) []byte {
 	dst = strconv.AppendInt(dst, int64(len(s)), 10)
 	dst = append(dst, ':')
 	return append(dst, s...)

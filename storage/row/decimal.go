@@ -159,21 +159,20 @@ func FormatDecimal(dst []byte, unscaled Int128, scale uint8) []byte {
 	return append(dst, text[len(text)-s:]...)
 }
 
-// CanonicalNumber returns a text that is the same for all JSON numbers of one value, such as 10,
-// 10.0 and 1e1; "" when the text is no number.
-func CanonicalNumber(text []byte) string {
+// AppendCanonicalNumber appends a text that is the same for all JSON numbers of one value, such as
+// 10, 10.0 and 1e1; nothing when the text is no number.
+func AppendCanonicalNumber(dst, text []byte) []byte {
 	d, ok := parseDecimalText(text)
 	if !ok {
-		return ""
+		return dst
 	}
 	if d.digits == 0 {
-		return "0"
+		return append(dst, '0')
 	}
-	out := make([]byte, 0, d.digits+8)
 	if d.neg {
-		out = append(out, '-')
+		dst = append(dst, '-')
 	}
-	out = append(append(out, d.whole...), d.frac...)
-	out = append(out, 'e')
-	return string(strconv.AppendInt(out, int64(d.point), 10))
+	dst = append(append(dst, d.whole...), d.frac...)
+	dst = append(dst, 'e')
+	return strconv.AppendInt(dst, int64(d.point), 10)
 }
