@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tidemark/storage/row"
+	"tidemark/stream"
 	"tidemark/windows"
 	"tidemark/windows/agg"
 	"tidemark/windows/query"
@@ -19,6 +20,7 @@ type aggregate struct {
 	e        *Engine
 	id       byte
 	keys     []int
+	ties     []int
 	calls    []query.AggCall
 	cols     []agg.Column
 	windowed bool
@@ -28,20 +30,15 @@ type aggregate struct {
 
 	table   map[string]int32
 	groups  []group
-	free    []int32
+	marks   marks
 	keyCols *store
-	time    timeline
+	gone    []string
 	// given are the rows given out last; nil in the upsert form.
 	given *store
 	// sess, where the groups are those of sessions, has their bounds; bounds says which keys are
 	// bounds: 1 the start, 2 the end.
 	sess   *sessions
 	bounds []int8
-
-	dirty   []int32 // groups that changed since their last flush
-	late    []int32 // groups that changed after they were final
-	changed []int32 // groups to be saved
-	gone    []string
 
 	// Scratch memory.
 	keyBuf []byte
@@ -51,26 +48,22 @@ type aggregate struct {
 	args   []*row.Vector
 	ranks  []agg.Rank
 	result row.Batch
-	order  []int32
 }
 
 type group struct {
-	key     string
-	rows    int64 // how many rows are in the group
-	finalAt windows.Micros
-	entry   int32 // the emitter's entry; −1: none
-	live    bool
-	dirty   bool // in dirty
-	late    bool // in late
-	final   bool // its window is final
-	changed bool // in changed
-	given   bool // a row of it is given out (differences only)
+	key   string
+	rows  int64 // how many rows are in the group
+	entry int32 // the emitter's entry; −1: none
+	given bool  // a row of it is given out (differences only)
+	// ends counts the rows by finalAt, where rows can be withdrawn from a window that stays.
+	ends     map[windows.Micros]int64
+	evidence []stream.Place
 }
 
 func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, bounds []int8) (*aggregate, error) {
 	a := &aggregate{
-		e: e, id: id, keys: n.Keys, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(), bounds: bounds,
-		table: map[string]int32{}, keyCols: newStore(n.Fields()[:len(n.Keys)]),
+		e: e, id: id, keys: n.Keys, ties: n.Ties, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(), bounds: bounds,
+		table: map[string]int32{}, keyCols: newStore(n.Fields()[:len(n.Keys)]), marks: marks{e: e},
 	}
 	for _, c := range n.Calls {
 		f := c.Func
@@ -93,7 +86,7 @@ func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, bounds []
 		a.given = newStore(n.Fields())
 	}
 	if len(n.Keys) == 0 { // N1
-		a.touch(a.slot(nil, nil, 0))
+		a.marks.touch(a.slot(nil, nil, 0))
 	}
 	return a, nil
 }
@@ -129,10 +122,17 @@ func (a *aggregate) feed(c *chunk, sel []int32) {
 		g := &a.groups[slot]
 		g.rows += c.Weight(i)
 		if a.windowed {
-			a.move(slot, c.f.final(i))
+			if a.e.loose {
+				a.count(slot, c.f.final(i), c.Weight(i))
+			} else {
+				a.marks.rise(slot, c.f.final(i))
+			}
 		}
-		a.touch(slot)
+		a.marks.touch(slot)
 		a.slots = append(a.slots, slot)
+		if a.e.cfg.Evidence {
+			g.evidence = a.e.evidence(g.evidence, c.f, i)
+		}
 	}
 	var ranks []agg.Rank
 	if a.ordered && len(a.slots) > 0 {
@@ -148,6 +148,24 @@ func (a *aggregate) feed(c *chunk, sel []int32) {
 			rows, to = a.only(c.Cols[call.Filter], sel)
 		}
 		a.cols[i].Add(to, rows, a.args, c.Weights, ranks)
+	}
+}
+
+// count keeps the finalAt of a group whose rows may leave it: the latest of those that are there.
+func (a *aggregate) count(slot int32, at windows.Micros, weight int64) {
+	g := &a.groups[slot]
+	if g.ends == nil {
+		g.ends = map[windows.Micros]int64{}
+	}
+	if g.ends[at] += weight; g.ends[at] == 0 {
+		delete(g.ends, at)
+	}
+	latest := windows.AtOnce
+	for at := range g.ends {
+		latest = max(latest, at)
+	}
+	if len(g.ends) > 0 { // an empty group stays where it was
+		a.marks.move(slot, latest)
 	}
 }
 
@@ -185,135 +203,40 @@ func (a *aggregate) slot(key []byte, c *chunk, i int) int32 {
 }
 
 func (a *aggregate) newSlot(key string) int32 {
-	var slot int32
-	if n := len(a.free); n > 0 {
-		slot = a.free[n-1]
-		a.free = a.free[:n-1]
-	} else {
-		slot = int32(len(a.groups))
+	finalAt := windows.Never
+	if a.windowed {
+		finalAt = windows.AtOnce
+	}
+	slot, grown := a.marks.take(finalAt)
+	if grown {
 		a.groups = append(a.groups, group{})
 		for _, col := range a.cols {
 			col.Grow(len(a.groups))
 		}
 	}
-	finalAt := windows.Never
-	if a.windowed {
-		finalAt = windows.AtOnce
-	}
-	g := &a.groups[slot]
-	*g = group{key: key, finalAt: finalAt, entry: -1, live: true, changed: g.changed, late: g.late}
+	a.groups[slot] = group{key: key, entry: -1}
 	a.table[key] = slot
 	return slot
 }
 
-// move notes that a row with this finalAt came into a group: the latest decides (C2).
-func (a *aggregate) move(slot int32, at windows.Micros) {
-	g := &a.groups[slot]
-	if at <= g.finalAt {
-		return
-	}
-	g.finalAt = at
-	if g.final && at > a.e.wm {
-		// The window was opened again: that is a correction of what was final (C4).
-		g.final = false
-		a.touchLate(slot)
-	}
-	a.time.add(at, slot, a.e.wm)
-	if at <= a.e.wm {
-		g.final = true
-	}
-}
-
-// touch notes that a group changed.
-func (a *aggregate) touch(slot int32) {
-	g := &a.groups[slot]
-	if !g.dirty {
-		g.dirty = true
-		a.dirty = append(a.dirty, slot)
-	}
-	if !g.changed {
-		g.changed = true
-		a.changed = append(a.changed, slot)
-	}
-	if g.final {
-		a.touchLate(slot)
-	}
-}
-
-func (a *aggregate) touchLate(slot int32) {
-	if g := &a.groups[slot]; !g.late {
-		g.late = true
-		a.late = append(a.late, slot)
-	}
-}
-
-// settle flushes the groups whose windows became final.
+// settle gives out the groups whose windows became final, and in a loose plan all.
 func (a *aggregate) settle(_, wm windows.Micros) {
-	a.order = a.order[:0]
-	a.time.eachDue(wm, func(at windows.Micros, slots []int32) {
-		for _, slot := range slots {
-			g := &a.groups[slot]
-			if !g.live || g.finalAt != at || g.final {
-				continue
-			}
-			g.final = true
-			a.collect(slot)
-		}
-	})
+	a.give(a.marks.due(wm))
 	if a.e.loose {
 		a.flush()
-		return
 	}
-	a.give(a.order)
 }
 
-// correct flushes what changed in windows that were final.
+// correct gives out what changed in windows that were final.
 func (a *aggregate) correct(windows.Micros) {
-	if len(a.late) == 0 {
-		return
-	}
-	a.order = a.order[:0]
-	for _, slot := range a.late {
-		a.groups[slot].late = false
-		a.collect(slot)
-	}
-	a.late = a.late[:0]
-	a.give(a.order)
-	a.tidy()
-}
-
-func (a *aggregate) flush() {
-	a.order = a.order[:0]
-	for _, slot := range a.dirty {
-		a.collect(slot)
-	}
-	a.give(a.order)
-	a.tidy()
-}
-
-// collect puts a group that changed among those to be given out, once.
-func (a *aggregate) collect(slot int32) {
-	if g := &a.groups[slot]; g.live && g.dirty {
-		g.dirty = false
-		a.order = append(a.order, slot)
+	if len(a.marks.late) > 0 {
+		a.give(a.marks.corrected())
 	}
 }
 
-// tidy takes what is no longer dirty off the list, when most of it is not.
-func (a *aggregate) tidy() {
-	a.dirty = slices.DeleteFunc(a.dirty, func(slot int32) bool { return !a.groups[slot].dirty })
-}
-
-func (a *aggregate) pending() bool {
-	for _, slot := range a.dirty {
-		if a.groups[slot].dirty && a.groups[slot].live {
-			return true
-		}
-	}
-	return false
-}
-
-func (a *aggregate) open() bool { return len(a.time.due) > 0 }
+func (a *aggregate) flush()        { a.give(a.marks.all()) }
+func (a *aggregate) pending() bool { return a.marks.pending() }
+func (a *aggregate) open() bool    { return a.marks.open() }
 
 // give gives out the rows of groups, and lets go of those that are empty.
 func (a *aggregate) give(slots []int32) {
@@ -349,15 +272,19 @@ func (a *aggregate) give(slots []int32) {
 			}
 			if err := col.Result(slot, out); err != nil {
 				absent[n], anyAbsent = true, true
-				if out.Len() == n {
-					out.AppendNull()
-				}
+				out.AppendNull()
 			}
 		}
 	}
 	f := &frame{finalAt: make([]windows.Micros, len(slots))}
 	for n, slot := range slots {
-		f.finalAt[n] = a.groups[slot].finalAt
+		f.finalAt[n] = a.marks.at[slot].finalAt
+	}
+	if a.e.cfg.Evidence {
+		for _, slot := range slots {
+			f.evidence = append(f.evidence, a.groups[slot].evidence)
+			a.groups[slot].evidence = nil
+		}
 	}
 	if a.given == nil {
 		f.upsert, f.owner, f.slots = true, a, slots
@@ -375,7 +302,7 @@ func (a *aggregate) give(slots []int32) {
 		a.differences(slots, absent, f)
 	}
 	for _, slot := range slots {
-		if g := &a.groups[slot]; g.rows == 0 && k > 0 {
+		if a.groups[slot].rows == 0 && k > 0 {
 			a.drop(slot)
 		}
 	}
@@ -383,52 +310,27 @@ func (a *aggregate) give(slots []int32) {
 
 // differences gives out what changed since the last time, as −old and +new.
 func (a *aggregate) differences(slots []int32, absent []bool, f *frame) {
-	out := &chunk{f: &frame{}}
-	for _, fd := range a.fields {
-		out.Cols = append(out.Cols, row.NewVector(fd.Type, 2*len(slots)))
-	}
-	out.Weights = make([]int64, 0, 2*len(slots))
-	add := func(cols []*row.Vector, i int, w int64, at windows.Micros) {
-		for c, v := range out.Cols {
-			v.AppendFrom(cols[c], i)
-		}
-		out.Weights = append(out.Weights, w)
-		out.f.finalAt = append(out.f.finalAt, at)
-		out.Len++
-	}
+	d := newDifferences(a.fields, 2*len(slots))
 	for n, slot := range slots {
 		g := &a.groups[slot]
 		if g.given && !absent[n] && sameRow(a.given.cols, int(slot), a.result.Cols, nil, n) {
 			continue
 		}
 		if g.given {
-			add(a.given.cols, int(slot), -1, f.finalAt[n])
+			d.add(a.given.cols, int(slot), -1, f, n)
 		}
 		g.given = !absent[n]
 		if g.given {
-			add(a.result.Cols, n, 1, f.finalAt[n])
+			d.add(a.result.Cols, n, 1, f, n)
 			a.given.set(int(slot), a.result.Cols, nil, n)
 		}
-		if !g.changed {
-			g.changed = true
-			a.changed = append(a.changed, slot)
-		}
+		a.marks.toSave(slot)
 	}
-	if out.Len > 0 {
-		a.outs.send(out)
-	}
+	d.send(a.outs)
 }
 
 // forget drops the groups that are closed; their rows stay as they were given out (G3).
-func (a *aggregate) forget(wm windows.Micros) {
-	a.time.eachClosed(wm, a.e.cfg.AllowedLateness, func(at windows.Micros, slots []int32) {
-		for _, slot := range slots {
-			if g := &a.groups[slot]; g.live && g.finalAt == at {
-				a.drop(slot)
-			}
-		}
-	})
-}
+func (a *aggregate) forget(wm windows.Micros) { a.marks.closed(wm, a.drop) }
 
 // drop lets go of a group.
 func (a *aggregate) drop(slot int32) {
@@ -442,7 +344,7 @@ func (a *aggregate) drop(slot int32) {
 		s := &a.sess.all[a.sessionOf(slot)]
 		s.slots = slices.DeleteFunc(s.slots, func(x int32) bool { return x == slot })
 	}
-	g.live, g.key, g.entry, g.given, g.final, g.dirty = false, "", -1, false, false, false
+	*g = group{entry: -1}
 	for _, col := range a.cols {
 		col.Reset(slot)
 	}
@@ -450,13 +352,13 @@ func (a *aggregate) drop(slot int32) {
 	if a.given != nil {
 		a.given.clear(int(slot))
 	}
-	a.free = append(a.free, slot)
+	a.marks.drop(slot)
 }
 
-// rankOf gives the place in the log of each row of c, for calls that depend on order (N3). Rows
-// that are no events are ordered by their own columns, from left to right, nulls last.
+// rankOf gives the place in the log of each row of c, for calls that depend on order. Rows that are
+// no events follow their own columns, from left to right, nulls last (N3).
 func (a *aggregate) rankOf(c *chunk, sel []int32) []agg.Rank {
-	if c.f.ranks != nil {
+	if a.ties == nil && c.f.ranks != nil {
 		return c.f.ranks
 	}
 	if cap(a.ranks) < c.Len {
@@ -464,13 +366,13 @@ func (a *aggregate) rankOf(c *chunk, sel []int32) []agg.Rank {
 	}
 	ranks := a.ranks[:c.Len]
 	one := func(i int) {
-		if c.f.batch {
-			in := a.e.in
-			ranks[i] = agg.Rank{Sequence: int64(in.Sequence), Offset: int64(in.Base) + int64(c.f.event(i))}
+		if a.ties == nil && c.f.batch {
+			ranks[i] = a.e.rank(c.f, i)
 			return
 		}
 		a.keyBuf = a.keyBuf[:0]
-		for _, v := range c.Cols {
+		for _, col := range a.ties {
+			v := c.Cols[col]
 			if v.IsNull(i) {
 				a.keyBuf = append(a.keyBuf, 1)
 				continue

@@ -240,17 +240,32 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 		if !ok {
 			return nil, fmt.Errorf("a gap of %s is not a fixed span", n.Size)
 		}
+		o := &sessions{
+			e: b.e, id: b.ids, number: n.Number, kind: windows.Sessions{Gap: gap}, timeCol: n.TimeCol, keys: n.Keys,
+			where: n.Where, table: map[string][]int32{}, start: row.NewVector(ts, 0),
+		}
+		b.ids++
+		b.sess[n] = o
+		b.e.sessions = append(b.e.sessions, o)
+		b.e.windows = append(b.e.windows, o)
 		if b.fused[n] {
-			o := &sessions{
-				e: b.e, id: b.ids, number: n.Number, kind: windows.Sessions{Gap: gap}, timeCol: n.TimeCol, keys: n.Keys,
-				where: n.Where, table: map[string][]int32{}, start: row.NewVector(ts, 0),
-			}
-			b.ids++
-			b.sess[n] = o
-			b.e.sessions = append(b.e.sessions, o)
-			b.e.windows = append(b.e.windows, o)
 			return &o.outs, b.connect(n.In, o, false)
 		}
+		b.e.loose = true
+		o.rows = &sessionRows{
+			o: o, fields: n.Fields(), store: newStore(n.In.Fields()), start: row.NewVector(ts, 0), end: row.NewVector(ts, 0),
+		}
+		if n.Where != nil {
+			for _, c := range n.Where.Reads() {
+				o.rows.filters = o.rows.filters || c >= len(n.In.Fields())
+			}
+		}
+		o.outs = targets{o.rows}
+		if err := b.connect(n.In, o, false); err != nil {
+			return nil, err
+		}
+		b.e.ops = append(b.e.ops, o.rows)
+		return &o.rows.outs, nil
 	case windows.Slide:
 		size, ok := n.Size.Span()
 		if !ok {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"tidemark/storage/row"
+	"tidemark/stream"
 	"tidemark/windows"
 	"tidemark/windows/agg"
 )
@@ -31,6 +32,11 @@ type frame struct {
 	finalAt []windows.Micros
 	// ranks are the rows' places in the log, where they don't follow from the batch in work.
 	ranks []agg.Rank
+	// evidence are the events that rows came of which are not in the batch in work; only where it
+	// was asked for.
+	evidence [][]stream.Place
+	// times are the rows' own times, where they are not those of the batch in work.
+	times []windows.Micros
 	// refused are rows that a window did not take; set by the judge.
 	refused []bool
 	// upsert says that the rows are the present rows of groups and not differences: what is not

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tidemark/storage/row"
+	"tidemark/stream"
 	"tidemark/windows"
 )
 
@@ -54,6 +55,7 @@ type entry struct {
 	staged   bool
 	opened   bool // was staged while its window was open
 	changed  bool
+	evidence []stream.Place // the events of what is staged
 }
 
 func newEmitter(e *Engine) *emitter {
@@ -98,21 +100,28 @@ func (m *emitter) feed(c *chunk, sel []int32) {
 			i = int(sel[k])
 		}
 		m.keyBuf = row.AppendRowKey(m.keyBuf[:0], &c.Batch, m.key, i)
-		at := c.f.final(i)
 		if c.Weight(i) < 0 {
 			// The + of an update, if there is one, comes behind and replaces this.
 			if x, ok := m.table[string(m.keyBuf)]; ok && !m.replaced(x, c, i) {
-				m.put(x, nil, 0, at)
+				m.put(x, nil, i, c.f)
 			}
 			continue
 		}
 		x := m.entry(m.keyBuf)
-		m.entries[x].time = at
-		if c.f.batch {
-			m.entries[x].time = m.e.in.Times[c.f.event(i)]
-		}
-		m.put(x, c.Cols, i, at)
+		m.entries[x].time = m.timeOf(c.f, i)
+		m.put(x, c.Cols, i, c.f)
 	}
+}
+
+// timeOf is a row's own time: its window's end, else that of its event.
+func (m *emitter) timeOf(f *frame, i int) windows.Micros {
+	switch {
+	case f.times != nil:
+		return f.times[i]
+	case f.batch:
+		return m.e.in.Times[f.event(i)]
+	}
+	return f.final(i)
 }
 
 // replaced reports whether a row other than row i of c is staged for a key already: then the
@@ -134,7 +143,7 @@ func (m *emitter) upsert(c *chunk) {
 		g := &c.f.owner.groups[slot]
 		if !there {
 			if g.entry >= 0 {
-				m.put(g.entry, nil, 0, c.f.final(n))
+				m.put(g.entry, nil, n, c.f)
 			}
 			continue
 		}
@@ -149,8 +158,8 @@ func (m *emitter) upsert(c *chunk) {
 			g.entry = m.entry(m.keyBuf)
 			m.entries[g.entry].owner, m.entries[g.entry].slot = c.f.owner, slot
 		}
-		m.entries[g.entry].time = c.f.final(n)
-		m.put(g.entry, c.Cols, n, c.f.final(n))
+		m.entries[g.entry].time = m.timeOf(c.f, n)
+		m.put(g.entry, c.Cols, n, c.f)
 	}
 }
 
@@ -174,8 +183,12 @@ func (m *emitter) entry(key []byte) int32 {
 }
 
 // put stages row i of cols, or with nil cols the absence of a row.
-func (m *emitter) put(x int32, cols []*row.Vector, i int, at windows.Micros) {
+func (m *emitter) put(x int32, cols []*row.Vector, i int, f *frame) {
 	en := &m.entries[x]
+	at := f.final(i)
+	if m.e.cfg.Evidence {
+		en.evidence = m.e.evidence(en.evidence, f, i)
+	}
 	if at != en.finalAt {
 		en.finalAt = at
 		m.time.add(at, x, m.e.wm)
@@ -196,7 +209,7 @@ func (m *emitter) put(x int32, cols []*row.Vector, i int, at windows.Micros) {
 
 // withdraw stages the absence of a row whose group has another key now, or is gone.
 func (m *emitter) withdraw(x int32) {
-	m.put(x, nil, 0, m.entries[x].finalAt)
+	m.put(x, nil, 0, &frame{finalAt: []windows.Micros{m.entries[x].finalAt}})
 	m.unlink(x)
 }
 
@@ -215,7 +228,7 @@ func (m *emitter) settle(start, wm windows.Micros) {
 			en.opened = true
 		case en.next >= 0 && (en.finalAt > start || en.opened):
 			m.firstFinal(x, m.stage.Cols, int(en.next))
-			en.staged = false
+			m.unstage(x)
 		}
 	}
 	m.time.eachDue(wm, func(at windows.Micros, xs []int32) {
@@ -320,8 +333,7 @@ func (m *emitter) correctOne(x int32, wm windows.Micros) bool {
 		m.hide(x)
 		if en.next >= 0 && !m.e.cfg.EmitFinal {
 			m.show(x, m.stage.Cols, int(en.next), windows.Provisional)
-			en.staged = false
-			return true
+			return m.unstage(x)
 		}
 		return en.next < 0 && m.unstage(x)
 	case en.next < 0 && en.there && !wasFinal:
@@ -331,6 +343,11 @@ func (m *emitter) correctOne(x int32, wm windows.Micros) bool {
 			en.revision++
 			m.hide(x)
 		}
+		m.unstage(x)
+		if en.revision == 0 {
+			m.drop(x)
+		}
+		return true
 	case wasFinal && sameRow(m.stage.Cols, int(en.next), m.cur.cols, nil, int(x)):
 	default:
 		// A row that first appears after its window was final has revision 2: the missing row
@@ -345,7 +362,9 @@ func (m *emitter) correctOne(x int32, wm windows.Micros) bool {
 }
 
 func (m *emitter) unstage(x int32) bool {
-	m.entries[x].staged = false
+	en := &m.entries[x]
+	en.staged, en.evidence = false, nil
+	m.toSave(x)
 	return true
 }
 
@@ -359,14 +378,10 @@ func (m *emitter) flush() {
 		if !en.staged {
 			continue
 		}
-		en.staged = false
 		switch {
 		case en.next < 0:
 			if en.there {
 				m.hide(x)
-			}
-			if en.revision == 0 {
-				m.drop(x)
 			}
 		case en.there && sameRow(m.stage.Cols, int(en.next), m.cur.cols, nil, int(x)):
 		default:
@@ -374,6 +389,10 @@ func (m *emitter) flush() {
 				m.hide(x)
 			}
 			m.show(x, m.stage.Cols, int(en.next), windows.Provisional)
+		}
+		m.unstage(x)
+		if !en.there && en.revision == 0 {
+			m.drop(x)
 		}
 	}
 	m.touched = m.touched[:0]
@@ -439,7 +458,14 @@ func (m *emitter) change(x int32, op int8, cols []*row.Vector, i int, s windows.
 	}
 	ch.Rows.Len++
 	m.note(op, m.keep(en.key), s, revision, en.time)
-	if !en.changed {
+	if m.e.cfg.Evidence {
+		ch.Evidence = append(ch.Evidence, en.evidence)
+	}
+	m.toSave(x)
+}
+
+func (m *emitter) toSave(x int32) {
+	if en := &m.entries[x]; !en.changed {
 		en.changed = true
 		m.changed = append(m.changed, x)
 	}
@@ -489,11 +515,10 @@ func (m *emitter) pass(c *chunk, sel []int32) {
 			i = int(sel[k])
 		}
 		m.keyBuf = row.AppendRowKey(m.keyBuf[:0], &c.Batch, m.key, i)
-		at := c.f.final(i)
-		if c.f.batch {
-			at = m.e.in.Times[c.f.event(i)]
+		m.note(1, m.keep(string(m.keyBuf)), windows.Final, 1, m.timeOf(c.f, i))
+		if m.e.cfg.Evidence {
+			m.changes.Evidence = append(m.changes.Evidence, m.e.evidence(nil, c.f, i))
 		}
-		m.note(1, m.keep(string(m.keyBuf)), windows.Final, 1, at)
 		rows.Len++
 	}
 }

@@ -28,7 +28,9 @@ type sessions struct {
 	keys    []int
 	where   *expr.Expr
 	outs    targets
-	agg     *aggregate
+	// One of the two is behind it: an aggregate that groups by the session, or rows that are kept.
+	agg  *aggregate
+	rows *sessionRows
 
 	table   map[string][]int32 // key → its sessions, by start
 	all     []session
@@ -55,7 +57,7 @@ type sessions struct {
 type session struct {
 	key        string
 	start, end windows.Micros
-	slots      []int32 // groups of the aggregate
+	slots      []int32 // groups of the aggregate, or rows
 	into       int32   // the session that this one became part of, in the step in work
 	live       bool
 	moved      bool
@@ -73,10 +75,17 @@ func (o *sessions) take(c *chunk) {
 	out.Cols = append(slices.Clip(c.Cols), o.start, o.start)
 	out.f = &frame{up: c.f, batch: true, origin: c.f.origin, finalAt: o.finalAt}
 	if o.where != nil {
-		out.sel = o.e.keep(o.where, &out, &o.errs, nil)
+		own := out
+		if o.rows != nil {
+			own = *o.rows.own(&out)
+		}
+		sel := o.e.keep(o.where, &own, &o.errs, nil)
 		o.passes = o.passes[:0]
-		for _, i := range out.sel {
+		for _, i := range sel {
 			o.passes.Set(int(i))
+		}
+		if o.rows == nil || !o.rows.filters {
+			out.sel = sel
 		}
 	}
 	o.given = out
@@ -125,7 +134,11 @@ func (o *sessions) resolve(to int) {
 		if s := &o.all[x]; s.live {
 			s.moved = false
 			o.time.add(windows.Session.FinalAt(s.end), x, o.e.wm)
-			o.agg.sessionMoved(s)
+			if o.agg != nil {
+				o.agg.sessionMoved(s)
+			} else {
+				o.rows.touch(x)
+			}
 		}
 	}
 	o.moved = o.moved[:0]
@@ -256,8 +269,12 @@ func (o *sessions) merge(x, y int32) {
 	s, p := &o.all[x], &o.all[y]
 	s.start, s.end = min(s.start, p.start), max(s.end, p.end)
 	o.move(x)
-	for _, slot := range p.slots {
-		o.agg.mergeSession(slot, x)
+	if o.agg != nil {
+		for _, slot := range slices.Clone(p.slots) {
+			o.agg.mergeSession(slot, x)
+		}
+	} else {
+		s.slots = append(s.slots, p.slots...)
 	}
 	o.all[y] = session{into: x}
 	o.merged = append(o.merged, y)
@@ -302,6 +319,9 @@ func (o *sessions) forget(wm windows.Micros) {
 				o.table[s.key] = list
 			}
 			o.changed = append(o.changed, s.key)
+			if o.rows != nil {
+				o.rows.drop(s)
+			}
 			o.all[x] = session{into: x}
 			o.free = append(o.free, x)
 		}
@@ -361,8 +381,11 @@ func (o *sessions) loaded() error {
 		}
 		o.time.add(windows.Session.FinalAt(s.end), int32(i), o.e.wm)
 	}
+	if o.rows != nil {
+		return o.rows.find()
+	}
 	for slot := range o.agg.groups {
-		if o.agg.groups[slot].live {
+		if o.agg.marks.at[slot].live {
 			x := o.agg.sessionOf(int32(slot))
 			if int(x) >= len(o.all) || !o.all[x].live {
 				return errState

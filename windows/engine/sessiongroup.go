@@ -45,8 +45,8 @@ func (a *aggregate) putBounds(slots []int32) {
 // sessionMoved notes that a session's bounds changed.
 func (a *aggregate) sessionMoved(s *session) {
 	for _, slot := range s.slots {
-		a.touch(slot)
-		a.move(slot, windows.Session.FinalAt(s.end))
+		a.marks.touch(slot)
+		a.marks.move(slot, windows.Session.FinalAt(s.end))
 	}
 }
 
@@ -70,14 +70,15 @@ func (a *aggregate) mergeSession(slot, x int32) {
 		a.table[g.key] = slot
 		s := &a.sess.all[x]
 		s.slots = append(s.slots, slot)
-		a.touch(slot)
+		a.marks.touch(slot)
 		return
 	}
 	for _, col := range a.cols {
 		col.Merge(into, slot)
 	}
 	a.groups[into].rows += g.rows
-	a.touch(into)
+	a.groups[into].evidence = append(a.groups[into].evidence, g.evidence...)
+	a.marks.touch(into)
 	if g.entry >= 0 {
 		a.e.emit.withdraw(g.entry)
 		g.entry = -1
@@ -87,7 +88,5 @@ func (a *aggregate) mergeSession(slot, x int32) {
 
 // refresh gives out a group that changed, before what was given out of it becomes final.
 func (a *aggregate) refresh(slot int32) {
-	a.order = a.order[:0]
-	a.collect(slot)
-	a.give(a.order)
+	a.give(a.marks.one(slot))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tidemark/storage/row"
+	"tidemark/stream"
 	"tidemark/windows"
 	"tidemark/windows/agg"
 	"tidemark/windows/expr"
@@ -55,8 +56,10 @@ type slideRow struct {
 	key  string
 	time windows.Micros
 	rank agg.Rank
-	live bool
-	save bool
+	// partition is that of the event.
+	partition stream.Partition
+	live      bool
+	save      bool
 }
 
 // slideHeap orders rows by time.
@@ -184,6 +187,11 @@ func (o *sliding) feed(c *chunk, sel []int32) {
 		end.AppendInt64(window)
 		out.f.finalAt = append(out.f.finalAt, windows.Slide.FinalAt(window))
 		out.f.ranks = append(out.f.ranks, o.rows[r].rank)
+		out.f.times = append(out.f.times, window)
+		if o.e.cfg.Evidence {
+			x := &o.rows[r]
+			out.f.evidence = append(out.f.evidence, []stream.Place{{Partition: x.partition, Offset: stream.Offset(x.rank.Offset)}})
+		}
 	}
 	fed := chunk{Batch: c.Batch, sel: sel, f: c.f}
 	fed.each(func(i int) {
@@ -252,16 +260,14 @@ func (o *sliding) place(k *slideKey, t windows.Micros) (at int, known bool) {
 }
 
 func (o *sliding) keep(c *chunk, i int, t windows.Micros) int32 {
-	in := o.e.in
-	rank := agg.Rank{Sequence: int64(in.Sequence), Offset: int64(in.Base) + int64(c.f.event(i))}
-	r := o.newRow(string(o.keyBuf), t, rank)
+	r := o.newRow(string(o.keyBuf), t, o.e.rank(c.f, i), o.e.in.Partition)
 	o.store.set(int(r), c.Cols, nil, i)
 	o.rows[r].save = true
 	o.added = append(o.added, r)
 	return r
 }
 
-func (o *sliding) newRow(key string, t windows.Micros, rank agg.Rank) int32 {
+func (o *sliding) newRow(key string, t windows.Micros, rank agg.Rank, p stream.Partition) int32 {
 	var r int32
 	if n := len(o.free); n > 0 {
 		r = o.free[n-1]
@@ -270,7 +276,7 @@ func (o *sliding) newRow(key string, t windows.Micros, rank agg.Rank) int32 {
 		r = int32(len(o.rows))
 		o.rows = append(o.rows, slideRow{})
 	}
-	o.rows[r] = slideRow{key: key, time: t, rank: rank, live: true}
+	o.rows[r] = slideRow{key: key, time: t, rank: rank, partition: p, live: true}
 	heap.Push(&o.old, r)
 	return r
 }
@@ -304,7 +310,8 @@ func (o *sliding) forget(wm windows.Micros) {
 	}
 }
 
-// A row is kept under its key, its time, and its place in the log; the value is the row.
+// A row is kept under its key, its time, sequence and offset; the value is the event's partition
+// and the row.
 func (o *sliding) rowKey(x *slideRow) []byte {
 	key := append([]byte{spaceSlide, o.id}, x.key...)
 	key = binary.BigEndian.AppendUint64(key, uint64(x.time)^1<<63)
@@ -323,7 +330,7 @@ func (o *sliding) save(w *writes) {
 			continue
 		}
 		x.save = false
-		dst := []byte{stateFormat}
+		dst := binary.AppendVarint([]byte{stateFormat}, int64(x.partition))
 		for _, v := range o.store.cols {
 			dst = row.AppendKey(dst, v, int(r))
 		}
@@ -339,9 +346,10 @@ func (o *sliding) load(key, value []byte) error {
 	}
 	num := func(at int) int64 { return int64(binary.BigEndian.Uint64(key[at:])) }
 	t := int64(uint64(num(n)) ^ 1<<63)
-	r := o.newRow(string(key[:n]), t, agg.Rank{Sequence: num(n + 8), Offset: num(n + 16)})
 	in := reader{src: value}
 	in.format()
+	p := stream.Partition(in.varint())
+	r := o.newRow(string(key[:n]), t, agg.Rank{Sequence: num(n + 8), Offset: num(n + 16)}, p)
 	in.values(o.store, int(r))
 	return in.end()
 }

@@ -4,9 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"tidemark/storage/row"
+	"tidemark/stream"
 	"tidemark/windows"
 )
 
@@ -17,18 +20,20 @@ import (
 //	g id groupkey   a group of the aggregate with this number (one byte)
 //	s id key        the sessions of a key of the session function with this number
 //	w id key …      a row of the slide function with this number
+//	x id key …      a row of the session function with this number
 //	r rowkey        an entry of the emitter
 //
 // Values begin with the number of their format. Integers are varints; a watermark is 8 bytes, big
 // endian; columns are written with row.AppendKey one after the other; a length comes before bytes
 // that others follow.
 const (
-	spaceTracker = 't'
-	spaceCounts  = 'c'
-	spaceGroup   = 'g'
-	spaceSession = 's'
-	spaceSlide   = 'w'
-	spaceRow     = 'r'
+	spaceTracker    = 't'
+	spaceCounts     = 'c'
+	spaceGroup      = 'g'
+	spaceSession    = 's'
+	spaceSlide      = 'w'
+	spaceSessionRow = 'x'
+	spaceRow        = 'r'
 )
 
 const stateFormat = 1
@@ -87,26 +92,10 @@ func (e *Engine) Load(key, value []byte) error {
 		e.wm = e.tracker.Watermark()
 	case spaceCounts:
 		err = e.counts.decode(value)
-	case spaceGroup:
+	case spaceGroup, spaceSession, spaceSlide, spaceSessionRow:
 		err = errState
-		for _, op := range e.ops {
-			if a, ok := op.(*aggregate); ok && len(key) > 1 && a.id == key[1] {
-				err = a.load(key[2:], value)
-			}
-		}
-	case spaceSession:
-		err = errState
-		for _, o := range e.sessions {
-			if len(key) > 1 && o.id == key[1] {
-				err = o.load(key[2:], value)
-			}
-		}
-	case spaceSlide:
-		err = errState
-		for _, op := range e.ops {
-			if o, ok := op.(*sliding); ok && len(key) > 1 && o.id == key[1] {
-				err = o.load(key[2:], value)
-			}
+		if part := e.part(key); part != nil {
+			err = part.load(key[2:], value)
 		}
 	case spaceRow:
 		err = e.emit.load(key[1:], value)
@@ -115,6 +104,38 @@ func (e *Engine) Load(key, value []byte) error {
 	}
 	if err != nil {
 		return fmt.Errorf("load state under %q: %w", key, err)
+	}
+	return nil
+}
+
+// loader is what loads one entry.
+type loader interface{ load(key, value []byte) error }
+
+// part finds the operator that a key of the state belongs to.
+func (e *Engine) part(key []byte) loader {
+	if len(key) < 2 {
+		return nil
+	}
+	for _, op := range e.ops {
+		switch o := op.(type) {
+		case *aggregate:
+			if key[0] == spaceGroup && key[1] == o.id {
+				return o
+			}
+		case *sliding:
+			if key[0] == spaceSlide && key[1] == o.id {
+				return o
+			}
+		case *sessionRows:
+			if key[0] == spaceSessionRow && key[1] == o.o.id {
+				return o
+			}
+		}
+	}
+	for _, o := range e.sessions {
+		if key[0] == spaceSession && key[1] == o.id {
+			return o
+		}
 	}
 	return nil
 }
@@ -151,25 +172,20 @@ func (c *Counts) decode(src []byte) error {
 	return r.end()
 }
 
-// A group: format, flags (1 changed since it was last given out, 2 a row is given out behind it),
-// how many rows are in it, finalAt, the state of each call, and with flag 2 the row.
+// A group: format, flags (1 changed since it was last given out, 2 a row is given out behind it,
+// 4 its rows are counted by finalAt, 8 evidence), how many rows are in it, finalAt, the state of each
+// call, with flag 2 the row, with 4 the number of counts and for each finalAt and count, with 8 the
+// places.
 func (a *aggregate) save(w *writes) {
 	for _, key := range a.gone {
 		w.drop(a.stateKey(key))
 	}
 	a.gone = a.gone[:0]
-	for _, slot := range a.changed {
-		g := &a.groups[slot]
-		if !g.changed {
-			continue
-		}
-		g.changed = false
-		if !g.live {
-			continue
-		}
-		dst := []byte{stateFormat, bit(g.dirty) | bit(g.given)<<1}
+	a.marks.save(func(slot int32) {
+		g, k := &a.groups[slot], &a.marks.at[slot]
+		dst := []byte{stateFormat, bit(k.dirty) | bit(g.given)<<1 | bit(g.ends != nil)<<2 | bit(g.evidence != nil)<<3}
 		dst = binary.AppendVarint(dst, g.rows)
-		dst = binary.BigEndian.AppendUint64(dst, uint64(g.finalAt))
+		dst = binary.BigEndian.AppendUint64(dst, uint64(k.finalAt))
 		for _, col := range a.cols {
 			dst = col.Encode(slot, dst)
 		}
@@ -178,10 +194,27 @@ func (a *aggregate) save(w *writes) {
 				dst = row.AppendKey(dst, v, int(slot))
 			}
 		}
+		if g.ends != nil {
+			dst = binary.AppendVarint(dst, int64(len(g.ends)))
+			for _, at := range slices.Sorted(maps.Keys(g.ends)) {
+				dst = binary.BigEndian.AppendUint64(dst, uint64(at))
+				dst = binary.AppendVarint(dst, g.ends[at])
+			}
+		}
+		if g.evidence != nil {
+			dst = appendPlaces(dst, g.evidence)
+		}
 		w.set(a.stateKey(g.key), dst)
+	})
+}
+
+func appendPlaces(dst []byte, places []stream.Place) []byte {
+	dst = binary.AppendVarint(dst, int64(len(places)))
+	for _, p := range places {
+		dst = binary.AppendVarint(dst, int64(p.Partition))
+		dst = binary.AppendVarint(dst, int64(p.Offset))
 	}
-	a.changed = a.changed[:0]
-	a.tidy()
+	return dst
 }
 
 func (a *aggregate) stateKey(key string) []byte {
@@ -207,7 +240,7 @@ func (a *aggregate) load(key, value []byte) error {
 	r.format()
 	flags := r.byte()
 	g.rows = r.varint()
-	g.finalAt = r.watermark()
+	a.marks.restore(slot, r.watermark(), flags&1 != 0)
 	if r.bad {
 		return errState
 	}
@@ -217,41 +250,33 @@ func (a *aggregate) load(key, value []byte) error {
 			return err
 		}
 	}
-	g.given = flags&2 != 0
-	if g.given {
+	if g.given = flags&2 != 0; g.given {
 		if a.given == nil {
 			return errState
 		}
 		r.values(a.given, int(slot))
 	}
-	g.changed = false
-	if g.dirty = flags&1 != 0; g.dirty {
-		a.dirty = append(a.dirty, slot)
+	if flags&4 != 0 {
+		g.ends = map[windows.Micros]int64{}
+		for n := r.varint(); n > 0 && !r.bad; n-- {
+			at := r.watermark()
+			g.ends[at] = r.varint()
+		}
+	}
+	if flags&8 != 0 {
+		g.evidence = r.places()
 	}
 	return r.end()
 }
 
-// loaded puts the groups on the timeline: the watermark is known now.
 func (a *aggregate) loaded() error {
-	for i := range a.groups {
-		if g := &a.groups[i]; g.live && g.finalAt != windows.Never {
-			a.time.add(g.finalAt, int32(i), a.e.wm)
-			g.final = g.finalAt <= a.e.wm
-		}
-	}
-	if len(a.keys) > 0 {
-		a.dirty = a.dirty[:len(a.dirty):len(a.dirty)]
-	}
-	a.changed = a.changed[:0]
-	for i := range a.groups {
-		a.groups[i].changed = false
-	}
+	a.marks.loaded()
 	return nil
 }
 
 // An entry: format, flags (1 a row is given out, 2 staged, 4 a row is staged, 8 opened, 16 its group is
-// known, 32 the group's key is the row key), status, revision, finalAt, time, with 1 the row, with 4
-// the staged row, with 16 the number of the aggregate and, without 32, the group's key.
+// known, 32 the group's key is the row key, 64 evidence), status, revision, finalAt, time, with 1 the row, with 4
+// the staged row, with 64 the places, with 16 the number of the aggregate and, without 32, the group's key.
 func (m *emitter) save(w *writes) {
 	for _, key := range m.gone {
 		w.drop(m.stateKey(key))
@@ -274,7 +299,7 @@ func (m *emitter) save(w *writes) {
 		}
 		same := en.owner != nil && en.owner.groups[en.slot].key == en.key
 		dst := []byte{stateFormat, bit(en.there) | bit(en.staged)<<1 | bit(en.staged && en.next >= 0)<<2 | bit(en.opened)<<3 |
-			bit(en.owner != nil)<<4 | bit(same)<<5, byte(en.status)}
+			bit(en.owner != nil)<<4 | bit(same)<<5 | bit(en.evidence != nil)<<6, byte(en.status)}
 		dst = binary.AppendVarint(dst, int64(en.revision))
 		dst = binary.BigEndian.AppendUint64(dst, uint64(en.finalAt))
 		dst = binary.BigEndian.AppendUint64(dst, uint64(en.time))
@@ -287,6 +312,9 @@ func (m *emitter) save(w *writes) {
 			for _, v := range m.stage.Cols {
 				dst = row.AppendKey(dst, v, int(en.next))
 			}
+		}
+		if en.evidence != nil {
+			dst = appendPlaces(dst, en.evidence)
 		}
 		if en.owner != nil {
 			dst = append(dst, en.owner.id)
@@ -323,6 +351,9 @@ func (m *emitter) load(key, value []byte) error {
 			r.values(&store{cols: m.stage.Cols}, m.stage.Len)
 			m.stage.Len++
 		}
+	}
+	if flags&64 != 0 {
+		en.evidence = r.places()
 	}
 	if flags&16 != 0 {
 		id, group := r.byte(), string(r.src)
@@ -400,6 +431,15 @@ func (r *reader) watermark() windows.Micros {
 	n := binary.BigEndian.Uint64(r.src)
 	r.src = r.src[8:]
 	return int64(n)
+}
+
+func (r *reader) places() []stream.Place {
+	var out []stream.Place
+	for n := r.varint(); n > 0 && !r.bad; n-- {
+		p := stream.Partition(r.varint())
+		out = append(out, stream.Place{Partition: p, Offset: stream.Offset(r.varint())})
+	}
+	return out
 }
 
 // values reads one row into row i of a store.

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"tidemark/storage/row"
+	"tidemark/stream"
+	"tidemark/windows"
+	"tidemark/windows/agg"
+)
+
+// differences gathers rows with weights that an operator with state gives out.
+type differences struct{ chunk }
+
+func newDifferences(fields []row.Field, n int) *differences {
+	d := &differences{chunk{f: &frame{}}}
+	for _, f := range fields {
+		d.Cols = append(d.Cols, row.NewVector(f.Type, n))
+	}
+	d.Weights = make([]int64, 0, n)
+	return d
+}
+
+// add adds row i of cols; row n of from tells what is known of it besides its columns.
+func (d *differences) add(cols []*row.Vector, i int, weight int64, from *frame, n int) {
+	for c, v := range d.Cols {
+		v.AppendFrom(cols[c], i)
+	}
+	d.mark(weight, from.final(n))
+	if from.evidence != nil {
+		d.f.evidence = append(d.f.evidence, from.evidence[n])
+	}
+	if from.ranks != nil {
+		d.f.ranks = append(d.f.ranks, from.ranks[n])
+	}
+}
+
+func (d *differences) mark(weight int64, finalAt windows.Micros) {
+	d.Weights = append(d.Weights, weight)
+	d.f.finalAt = append(d.f.finalAt, finalAt)
+	d.Len++
+}
+
+func (d *differences) send(to targets) {
+	if d.Len > 0 {
+		to.send(&d.chunk)
+	}
+}
+
+// maxEvidence bounds the events that a change names.
+const maxEvidence = 100
+
+// evidence adds the events that row i of f came of to places, and keeps the newest.
+func (e *Engine) evidence(places []stream.Place, f *frame, i int) []stream.Place {
+	if f.batch {
+		places = append(places, e.placeOf(f.event(i)))
+	} else if f.evidence != nil {
+		places = append(places, f.evidence[i]...)
+	}
+	if len(places) > maxEvidence {
+		places = append([]stream.Place(nil), places[len(places)-maxEvidence:]...)
+	}
+	return places
+}
+
+// rank is the place in the log of the event that row i came of.
+func (e *Engine) rank(f *frame, i int) agg.Rank {
+	return agg.Rank{Sequence: int64(e.in.Sequence), Offset: int64(e.in.Base) + int64(f.event(i))}
+}
