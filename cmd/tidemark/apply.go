@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"tidemark/storage/problem"
+	"tidemark/stream"
+)
+
+type applyCmd struct {
+	serverFlags
+	File   string `arg:"" help:"YAML file, or - for standard input."`
+	DryRun bool   `help:"Show what would change and stop."`
+}
+
+func (*applyCmd) Help() string {
+	return `The file holds maps from names to the bodies of the API:
+
+  streams:
+    checkouts: {time_field: ts, columns: {ts: TIMESTAMP, amount: DOUBLE}}
+  views:
+    revenue:
+      sql: SELECT window_start, sum(amount) AS revenue FROM tumble(checkouts, ts, INTERVAL '1 minute') GROUP BY ALL
+
+What would change is shown first. What the file does not name stays as it is.`
+}
+
+// declarations are the sections of a file in the order in which they are applied.
+var declarations = []string{"streams", "views", "alerts", "dashboards"}
+
+// declaration is one thing that a file declares.
+type declaration struct {
+	section, name string
+	body          json.RawMessage
+	now           map[string]any // nil: not there yet
+}
+
+func (c *applyCmd) Run(ctx context.Context) error {
+	text, err := readAll(c.File)
+	if err != nil {
+		return err
+	}
+	list, err := readDeclarations(text)
+	if err != nil {
+		return err
+	}
+	cl := c.client()
+	changes := 0
+	for i := range list {
+		d := &list[i]
+		err := cl.call(ctx, "GET", d.path(), nil, nil, &d.now)
+		var p *problem.Problem
+		if errors.As(err, &p) && p.Status == 404 {
+			d.now, err = nil, nil
+		}
+		if err != nil {
+			return err
+		}
+		if d.printDiff(os.Stdout) {
+			changes++
+		}
+	}
+	if c.DryRun || changes == 0 {
+		fmt.Printf("%d to change, %d declared\n", changes, len(list))
+		return nil
+	}
+	for _, d := range list {
+		if err := cl.call(ctx, "PUT", d.path(), d.body, nil, nil); err != nil {
+			var p *problem.Problem
+			if errors.As(err, &p) {
+				err = explain(p)
+			}
+			return fmt.Errorf("%s %s: %w", strings.TrimSuffix(d.section, "s"), d.name, err)
+		}
+	}
+	fmt.Printf("applied: %d changed, %d declared\n", changes, len(list))
+	return nil
+}
+
+func readAll(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(name)
+}
+
+// readDeclarations reads a file in the order of its sections, and within one in the file's order:
+// a view may read the one before it.
+func readDeclarations(text []byte) ([]declaration, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, err
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil, errors.New("the file must be a map with the sections streams, views, alerts and dashboards")
+	}
+	sections := map[string]*yaml.Node{}
+	top := doc.Content[0].Content
+	for i := 0; i+1 < len(top); i += 2 {
+		if !slices.Contains(declarations, top[i].Value) {
+			return nil, fmt.Errorf("line %d: unknown section %q; the sections are %s", top[i].Line, top[i].Value, strings.Join(declarations, ", "))
+		}
+		sections[top[i].Value] = top[i+1]
+	}
+	var list []declaration
+	for _, section := range declarations {
+		node := sections[section]
+		if node == nil {
+			continue
+		}
+		if node.Kind != yaml.MappingNode {
+			return nil, fmt.Errorf("line %d: %s must be a map from names to bodies", node.Line, section)
+		}
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			body, err := jsonOf(node.Content[i+1])
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %s: %w", node.Content[i+1].Line, node.Content[i].Value, err)
+			}
+			list = append(list, declaration{section: section, name: node.Content[i].Value, body: body})
+		}
+	}
+	return list, nil
+}
+
+// jsonOf is a YAML node as JSON with the members in the file's order (columns keep it).
+func jsonOf(n *yaml.Node) (json.RawMessage, error) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		out := []byte{'{'}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			v, err := jsonOf(n.Content[i+1])
+			if err != nil {
+				return nil, err
+			}
+			out = append(append(appendJSONString(out, n.Content[i].Value), ':'), v...)
+		}
+		return append(out, '}'), nil
+	case yaml.SequenceNode:
+		out := []byte{'['}
+		for i, e := range n.Content {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			v, err := jsonOf(e)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, v...)
+		}
+		return append(out, ']'), nil
+	case yaml.AliasNode:
+		return jsonOf(n.Alias)
+	}
+	if n.Tag == "!!timestamp" || n.Tag == "!!str" {
+		return appendJSONString(nil, n.Value), nil
+	}
+	var v any
+	if err := n.Decode(&v); err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+func (d declaration) path() string { return "/v1/" + d.section + "/" + d.name }
+
+// printDiff shows what applying d would change and reports whether anything would.
+func (d declaration) printDiff(w io.Writer) bool {
+	kind := strings.TrimSuffix(d.section, "s")
+	if d.now == nil {
+		fmt.Fprintf(w, "+ %s %s\n", kind, d.name)
+		return true
+	}
+	var want map[string]any
+	if json.Unmarshal(d.body, &want) != nil {
+		return false
+	}
+	names := make([]string, 0, len(want))
+	for name := range want {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	changed := false
+	for _, name := range names {
+		a, _ := json.Marshal(d.now[name])
+		b, _ := json.Marshal(want[name])
+		if bytes.Equal(a, b) || sameDuration(d.now[name], want[name]) {
+			continue
+		}
+		if !changed {
+			fmt.Fprintf(w, "~ %s %s\n", kind, d.name)
+		}
+		changed = true
+		fmt.Fprintf(w, "    %s: %s → %s\n", name, a, b)
+	}
+	return changed
+}
+
+// sameDuration tells that "168h" and "7d" are the same.
+func sameDuration(a, b any) bool {
+	x, ok1 := a.(string)
+	y, ok2 := b.(string)
+	if !ok1 || !ok2 {
+		return false
+	}
+	p, err1 := stream.ParseDuration(x)
+	q, err2 := stream.ParseDuration(y)
+	return err1 == nil && err2 == nil && p == q
+}

@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"tidemark/storage/kv"
+)
+
+// benchCmd holds the benchmarks. Each prints a ratio of two figures that were measured in the same
+// run on the same machine; the absolute figures beside it are for orientation only.
+type benchCmd struct {
+	Ingest benchIngestCmd `cmd:"" help:"Durable ingest over HTTP against bare synced writes of the same bytes."`
+}
+
+type benchIngestCmd struct {
+	Duration    time.Duration `help:"How long each part runs." default:"10s"`
+	Connections int           `help:"Connections, each with one request in flight." default:"16"`
+	Events      int           `help:"Events a request." default:"100"`
+	IDs         bool          `help:"Give the stream an id_field, so that every event is checked for duplicates." name:"ids"`
+	Dir         string        `help:"Directory for the data; it must be on the disk that is to be measured." default:""`
+}
+
+func (*benchIngestCmd) Help() string {
+	return `Starts a server of its own on an empty directory. Client and server are asked to keep to one core
+each (taskset, where it exists). The limit is the same bytes written to the same kind of store in synced batches,
+by as many writers as there are connections.`
+}
+
+// rendered is how many different request bodies there are.
+const rendered = 64
+
+func (c *benchIngestCmd) Run(ctx context.Context) error {
+	dir, err := os.MkdirTemp(c.Dir, "tidemark-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+
+	bodies := c.bodies()
+	srv, err := startBenchServer(ctx, filepath.Join(dir, "data"))
+	if err != nil {
+		return err
+	}
+	defer srv.stop()
+	idField := ""
+	if c.IDs {
+		idField = `"id_field":"id",`
+	}
+	columns := `"columns":{"id":"VARCHAR","ts":"TIMESTAMP","auction":"BIGINT","bidder":"BIGINT","price":"BIGINT","channel":"VARCHAR","url":"VARCHAR","extra":"VARCHAR"}`
+	if err := srv.client().call(ctx, "PUT", "/v1/streams/bids", []byte(`{"time_field":"ts",`+idField+columns+`}`), nil, nil); err != nil {
+		return err
+	}
+	before := srv.cpu()
+	served, err := c.load(ctx, srv.addr, bodies)
+	if err != nil {
+		return err
+	}
+	cpu := srv.cpu() - before
+	srv.stop()
+
+	limit, err := c.bare(filepath.Join(dir, "bare"), bodies)
+	if err != nil {
+		return err
+	}
+	events := float64(served.requests) * float64(c.Events)
+	fmt.Printf("%-34s %12s %12s %10s %10s %10s\n", "", "events/s", "MB/s", "p50", "p99", "CPU s/M")
+	served.print("HTTP, NDJSON, 200 after fsync", c.Events, cpu.Seconds()/events*1e6)
+	limit.print("bare store, synced batches", c.Events, 0)
+	fmt.Printf("ratio %.2f (aim: 0.5 or more)\n", served.rate()/limit.rate())
+	return nil
+}
+
+// bodies renders the requests before anything is measured. Ids are made unique at send time by
+// writing a counter over a place of fixed width.
+func (c *benchIngestCmd) bodies() [][]byte {
+	rng := rand.New(rand.NewPCG(1, 2))
+	letters := strings.Repeat("abcdefghijklmnopqrstuvwxyz", 8)
+	at := time.Now().UTC().Add(-time.Hour)
+	list := make([][]byte, rendered)
+	for i := range list {
+		var b []byte
+		for n := range c.Events {
+			at = at.Add(time.Millisecond)
+			b = fmt.Appendf(b, `{"id":"%016d-%04d","ts":%q,"auction":%d,"bidder":%d,"price":%d,"channel":"channel-%d","url":"https://www.nexmark.com/item.htm?query=1&channel_id=%d","extra":%q}`+"\n",
+				0, n, at.Format("2006-01-02T15:04:05.000Z"), 1000+rng.IntN(110), 1000+rng.IntN(1010), 100+rng.IntN(1_000_000), rng.IntN(100), rng.IntN(1<<30), letters[:54+rng.IntN(27)])
+		}
+		list[i] = b
+	}
+	return list
+}
+
+const idPrefix = `{"id":"`
+
+// stamp writes a request number into every id of a body.
+func stamp(body []byte, number int64) {
+	digits := fmt.Appendf(nil, "%016d", number)
+	for at := 0; at < len(body); {
+		copy(body[at+len(idPrefix):], digits)
+		at += slices.Index(body[at:], '\n') + 1
+	}
+}
+
+// measured is what one part of the benchmark did.
+type measured struct {
+	requests int64
+	bytes    int64
+	took     time.Duration
+	delays   []time.Duration
+}
+
+func (m measured) rate() float64 { return float64(m.requests) / m.took.Seconds() }
+
+func (m measured) print(name string, events int, cpu float64) {
+	slices.Sort(m.delays)
+	at := func(q float64) time.Duration {
+		if len(m.delays) == 0 {
+			return 0
+		}
+		return m.delays[int(q*float64(len(m.delays)-1))].Round(10 * time.Microsecond)
+	}
+	text := "–"
+	if cpu > 0 {
+		text = fmt.Sprintf("%.2f", cpu)
+	}
+	fmt.Printf("%-34s %12.0f %12.1f %10s %10s %10s\n", name, m.rate()*float64(events), float64(m.bytes)/m.took.Seconds()/1e6, at(0.5), at(0.99), text)
+}
+
+// run calls work from several goroutines for the benchmark's duration.
+func (c *benchIngestCmd) run(work func(worker int, number int64) (int, error)) (measured, error) {
+	var (
+		wg      sync.WaitGroup
+		mu      sync.Mutex
+		total   measured
+		failure error
+		number  atomic.Int64
+	)
+	start := time.Now()
+	end := start.Add(c.Duration)
+	for w := range c.Connections {
+		wg.Go(func() {
+			var mine measured
+			for time.Now().Before(end) {
+				began := time.Now()
+				n, err := work(w, number.Add(1))
+				if err != nil {
+					mu.Lock()
+					failure = err
+					mu.Unlock()
+					return
+				}
+				mine.delays = append(mine.delays, time.Since(began))
+				mine.requests++
+				mine.bytes += int64(n)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			total.requests += mine.requests
+			total.bytes += mine.bytes
+			total.delays = append(total.delays, mine.delays...)
+		})
+	}
+	wg.Wait()
+	total.took = time.Since(start)
+	return total, failure
+}
+
+func (c *benchIngestCmd) load(ctx context.Context, addr string, bodies [][]byte) (measured, error) {
+	cl := &fasthttp.HostClient{Addr: addr, MaxConns: c.Connections}
+	copies := make([][]byte, c.Connections)
+	return c.run(func(worker int, number int64) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		body := append(copies[worker][:0], bodies[number%rendered]...)
+		copies[worker] = body
+		stamp(body, number)
+		req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+		defer fasthttp.ReleaseRequest(req)
+		defer fasthttp.ReleaseResponse(resp)
+		req.SetRequestURI("http://" + addr + "/v1/streams/bids/events")
+		req.Header.SetMethod("POST")
+		req.Header.SetContentType("application/x-ndjson")
+		req.SetBodyRaw(body)
+		if err := cl.Do(req, resp); err != nil {
+			return 0, err
+		}
+		if resp.StatusCode() != 200 {
+			return 0, fmt.Errorf("the server answered %d: %.300s", resp.StatusCode(), resp.Body())
+		}
+		return len(body), nil
+	})
+}
+
+// bare writes the same bytes to the store itself, one value a request, synced.
+func (c *benchIngestCmd) bare(dir string, bodies [][]byte) (measured, error) {
+	store, err := kv.Open(dir, kv.Options{})
+	if err != nil {
+		return measured{}, err
+	}
+	defer store.Close()
+	return c.run(func(_ int, number int64) (int, error) {
+		body := bodies[number%rendered]
+		b := store.NewBatch()
+		b.Set(fmt.Appendf([]byte{byte(kv.Batches)}, "%016d", number), body)
+		return len(body), b.Commit(true)
+	})
+}
+
+// benchServer is a server process of a benchmark.
+type benchServer struct {
+	addr string
+	cmd  *exec.Cmd
+	once sync.Once
+}
+
+func startBenchServer(ctx context.Context, dir string) (*benchServer, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	addr := ln.Addr().String()
+	if err := ln.Close(); err != nil {
+		return nil, err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{exe, "serve", "--data", dir, "--listen", addr, "--log-level", "error"}
+	if taskset, err := exec.LookPath("taskset"); err == nil {
+		args = append([]string{taskset, "-c", "0"}, args...)
+	}
+	s := &benchServer{addr: addr, cmd: exec.Command(args[0], args[1:]...)}
+	s.cmd.Stderr = os.Stderr
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for range 600 {
+		resp, err := http.Get("http://" + addr + "/readyz")
+		if err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode == 200 {
+				return s, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			s.stop()
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	s.stop()
+	return nil, fmt.Errorf("the server did not become ready")
+}
+
+func (s *benchServer) client() *client { return serverFlags{Server: "http://" + s.addr}.client() }
+
+// cpu is the time that the server process has used so far.
+func (s *benchServer) cpu() time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	var user, system int64
+	fields := strings.Fields(rest)
+	if len(fields) > 12 {
+		fmt.Sscan(fields[11], &user)
+		fmt.Sscan(fields[12], &system)
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 on Linux
+}
+
+func (s *benchServer) stop() {
+	s.once.Do(func() {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
+		_ = s.cmd.Wait()
+	})
+}

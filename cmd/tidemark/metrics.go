@@ -1,0 +1,71 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidemark/storage/catalog"
+	"tidemark/stream"
+	"tidemark/web/live"
+)
+
+// collector reads the packages' own counters when somebody asks for /metrics.
+type collector struct {
+	service *service
+	streams *stream.Registry
+	hub     *live.Hub
+}
+
+var (
+	descAccepted   = prometheus.NewDesc("tidemark_stream_accepted_total", "Events appended.", []string{"stream"}, nil)
+	descDuplicates = prometheus.NewDesc("tidemark_stream_duplicates_total", "Events that were known by their id.", []string{"stream"}, nil)
+	descDead       = prometheus.NewDesc("tidemark_stream_dead_letters_total", "Inputs that could not be used.", []string{"stream"}, nil)
+	descBytes      = prometheus.NewDesc("tidemark_stream_bytes", "Bytes of the stream in the log.", []string{"stream"}, nil)
+	descLag        = prometheus.NewDesc("tidemark_view_lag_events", "Records of the inputs whose effect is not in the view's rows yet.", []string{"view"}, nil)
+	descLagSeconds = prometheus.NewDesc("tidemark_view_lag_seconds", "How long ago the oldest of them was appended.", []string{"view"}, nil)
+	descRows       = prometheus.NewDesc("tidemark_view_rows", "Rows of the view.", []string{"view"}, nil)
+	descLate       = prometheus.NewDesc("tidemark_view_late_total", "Late events by what became of them.", []string{"view", "outcome"}, nil)
+	descRowErrors  = prometheus.NewDesc("tidemark_view_row_errors", "Rows outside the view because an expression fails for them.", []string{"view"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descAccepted, descDuplicates, descDead, descBytes, descLag, descLagSeconds, descRows, descLate, descRowErrors} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+	for _, s := range c.streams.List() {
+		st, err := c.service.log.Stats(s.ID)
+		if err != nil {
+			continue // deleted meanwhile
+		}
+		bytes := int64(0)
+		for _, p := range st.Partitions {
+			bytes += p.Bytes
+		}
+		send(descAccepted, prometheus.CounterValue, float64(st.Accepted), s.Name)
+		send(descDuplicates, prometheus.CounterValue, float64(st.Duplicates), s.Name)
+		send(descDead, prometheus.CounterValue, float64(st.DeadLetters), s.Name)
+		send(descBytes, prometheus.GaugeValue, float64(bytes), s.Name)
+	}
+	for _, kind := range []catalog.Kind{catalog.View, catalog.Alert} {
+		views, err := c.service.views.ListKind(kind)
+		if err != nil {
+			continue
+		}
+		for _, v := range views {
+			send(descLag, prometheus.GaugeValue, float64(v.LagEvents), v.Name)
+			send(descLagSeconds, prometheus.GaugeValue, v.LagSeconds, v.Name)
+			send(descRows, prometheus.GaugeValue, float64(v.Rows), v.Name)
+			send(descLate, prometheus.CounterValue, float64(v.Counts.LateCorrected), v.Name, "corrected")
+			send(descLate, prometheus.CounterValue, float64(v.Counts.LatePartial), v.Name, "partial")
+			send(descLate, prometheus.CounterValue, float64(v.Counts.LateDropped), v.Name, "dropped")
+			send(descRowErrors, prometheus.GaugeValue, float64(v.Counts.RowErrors), v.Name)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+)
+
+type serveCmd struct {
+	serverOptions `embed:""`
+}
+
+func (*serveCmd) Help() string {
+	return `  tidemark serve --data /var/lib/tidemark --listen 127.0.0.1:8080
+
+Options also come from TIDEMARK_* variables (TIDEMARK_LOG_LEVEL=debug) and from DIR/tidemark.yaml.`
+}
+
+func (c *serveCmd) Run(ctx context.Context) error {
+	o, from, err := c.load("./tidemark-data", os.Environ())
+	if err != nil {
+		return err
+	}
+	if c.PrintConfig {
+		o.print(os.Stdout, from)
+		return nil
+	}
+	return serve(ctx, o, false, func(addr net.Addr, logger *slog.Logger) {
+		logger.Info("listening", "address", "http://"+addr.String(), "data", absolute(o.Data))
+	})
+}
+
+// serve runs a server until ctx ends; started is called once it listens.
+func serve(ctx context.Context, o options, demo bool, started func(net.Addr, *slog.Logger)) error {
+	logger := newLogger(o)
+	ln, err := listen(o.Listen)
+	if err != nil {
+		return err
+	}
+	s, err := openService(ctx, o, demo, logger)
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	started(ln.Addr(), logger)
+	err = s.run(ctx, ln)
+	logger.Info("stopped")
+	return err
+}
+
+// newLogger writes to standard error as the options say.
+func newLogger(o options) *slog.Logger {
+	h := &slog.HandlerOptions{Level: o.LogLevel}
+	var logger *slog.Logger
+	if o.LogFormat == "json" {
+		logger = slog.New(slog.NewJSONHandler(os.Stderr, h))
+	} else {
+		logger = slog.New(slog.NewTextHandler(os.Stderr, h))
+	}
+	slog.SetDefault(logger)
+	return logger
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidemark/ingest"
+	"tidemark/ingest/httpapi"
+	"tidemark/storage"
+	"tidemark/storage/catalog"
+	"tidemark/storage/history"
+	"tidemark/storage/kv"
+	"tidemark/stream"
+	"tidemark/stream/pebblelog"
+	"tidemark/web"
+	"tidemark/web/api"
+	"tidemark/web/bind"
+	"tidemark/web/live"
+	"tidemark/web/pages"
+	"tidemark/windows/alert"
+	"tidemark/windows/runtime"
+	"tidemark/windows/verify"
+)
+
+// service is everything that a server is made of. open puts it together from the bottom up, close
+// takes it apart from the top down.
+type service struct {
+	dir     *storage.Dir
+	log     *pebblelog.Log
+	history *history.History
+	views   *runtime.Service
+	app     *web.App
+
+	stopViews context.CancelCauseFunc
+	viewsDone chan error
+	stopping  chan struct{}
+}
+
+// errStopped is why the views end when the server does.
+var errStopped = errors.New("the server stops")
+
+// stopWithin bounds the end of a server: in-flight requests are finished, views commit their last
+// epoch, sockets are sent away.
+const stopWithin = 9 * time.Second
+
+func openService(ctx context.Context, o options, demo bool, logger *slog.Logger) (s *service, err error) {
+	s = &service{stopping: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			s.closeStores()
+		}
+	}()
+	storeShare := o.Memory / 4
+	s.dir, err = storage.Open(o.Data, storage.Options{Logger: logger, Store: kv.Options{
+		CacheBytes: storeShare * 3 / 4, MemTableBytes: min(storeShare/16, 64<<20),
+	}})
+	if err != nil {
+		return nil, err
+	}
+	cat, err := catalog.Open(s.dir.KV)
+	if err != nil {
+		return nil, err
+	}
+	minFree, err := minimumFree(o)
+	if err != nil {
+		return nil, err
+	}
+	s.log, err = pebblelog.Open(s.dir.KV, pebblelog.Options{
+		QueueBytes: int(o.Memory / 10), Logger: logger, MinFree: minFree,
+		Space: func() (uint64, error) { return freeSpace(o.Data) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	streams, err := stream.OpenRegistry(cat, s.log)
+	if err != nil {
+		return nil, err
+	}
+	s.history, err = history.Start(ctx, history.Options{Dir: s.dir.Path, MemoryLimit: o.HistoryMemory, Threads: o.HistoryThreads, Logger: logger})
+	if err != nil {
+		return nil, fmt.Errorf("start history: %w", err)
+	}
+	s.views, err = runtime.Open(runtime.Options{
+		KV: s.dir.KV, Log: s.log, Registry: streams, Catalog: cat, Parse: s.history.ParseSQL, Sinks: []runtime.Sink{s.history}, Logger: logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	alerts := alert.New(s.views, s.dir.KV)
+	acks := alert.NewAcks(s.dir.KV, s.log, cat)
+	hub := live.NewHub(bind.Live(s.views, alerts, acks, live.Options{Logger: logger}))
+	in := ingest.New(streams, s.log, ingest.Options{AutoCreate: o.AutoCreate})
+	page := pages.Deps{Streams: streams, Log: s.log, Views: s.views, Definitions: cat, Demo: demo, Address: o.Listen}
+	s.app = web.New(web.Options{
+		API: api.Deps{
+			Streams: streams, Log: s.log, Views: bind.Views(s.views), Alerts: bind.Alerts(alerts), Dashboards: cat,
+			Exists: bind.Exists(cat), Query: bind.Query(s.queries(), cat, s.views.Relations()), Verify: s.verify, Stopping: s.stopping,
+		},
+		Live: hub,
+		Mount: []func(fiber.Router){
+			func(r fiber.Router) { httpapi.Mount(r, in, httpapi.Options{Logger: logger}) },
+			func(r fiber.Router) { pages.Mount(r, page) },
+		},
+		Metrics:   s.metrics(streams, hub),
+		Ready:     s.ready,
+		ErrorPage: page.ErrorPage,
+		Logger:    logger,
+	})
+	return s, nil
+}
+
+// queries are history's verbs as the endpoint for ad-hoc SQL calls them.
+func (s *service) queries() bind.History {
+	return bind.History{
+		Parse: s.history.ParseSQL, FromAST: s.history.SQLFromAST, Gate: s.history.Gate,
+		Run: func(ctx context.Context, r bind.Run, w io.Writer) error {
+			_, err := s.history.Query(ctx, history.Query{
+				SQL: r.SQL, Source: r.Source, Params: r.Params, MaxRows: r.MaxRows, Timeout: r.Timeout, Format: history.Format(r.Format),
+			}, w)
+			return err
+		},
+	}
+}
+
+// verify compares a view with its batch answer, waiting for history as long as asked.
+func (s *service) verify(ctx context.Context, name string, wait time.Duration) (any, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	v := verify.Verifier{
+		Views: s.views, Parse: s.history.ParseSQL, FromAST: s.history.SQLFromAST,
+		Run: func(ctx context.Context, sql string, w io.Writer) error {
+			var out bytes.Buffer
+			_, err := s.history.Query(ctx, history.Query{SQL: sql, MaxRows: runtime.MaxRows, Timeout: wait, Format: history.FormatNDJSON}, &out)
+			if err == nil {
+				_, err = out.WriteTo(w)
+			}
+			return err
+		},
+	}
+	res, err := v.Verify(ctx, name)
+	return res, true, err
+}
+
+func (s *service) ready() error {
+	if !s.views.Ready() {
+		return errors.New("views are being recovered")
+	}
+	return nil
+}
+
+// start lets the views run.
+func (s *service) start() {
+	ctx, stop := context.WithCancelCause(context.Background())
+	s.stopViews, s.viewsDone = stop, make(chan error, 1)
+	go func() { s.viewsDone <- s.views.Run(ctx) }()
+}
+
+// run serves until ctx ends, then stops from the source downwards.
+func (s *service) run(ctx context.Context, ln net.Listener) error {
+	s.start()
+	served := make(chan error, 1)
+	go func() { served <- s.app.Serve(ln) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	return errors.Join(err, s.close())
+}
+
+func (s *service) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	defer cancel()
+	close(s.stopping)
+	err := s.app.Shutdown(ctx)
+	s.stopViews(errStopped)
+	select {
+	case views := <-s.viewsDone:
+		err = errors.Join(err, views)
+	case <-ctx.Done():
+		err = errors.Join(err, errors.New("the views did not end in time; what they had not committed is replayed at the next start"))
+	}
+	return errors.Join(err, s.closeStores())
+}
+
+func (s *service) closeStores() error {
+	var err error
+	if s.history != nil {
+		err = errors.Join(err, s.history.Close())
+	}
+	if s.log != nil {
+		err = errors.Join(err, s.log.Close())
+	}
+	if s.dir != nil {
+		err = errors.Join(err, s.dir.Close())
+	}
+	return err
+}
+
+// minimumFree is the free space below which writes are refused.
+func minimumFree(o options) (uint64, error) {
+	if o.MinFree > 0 {
+		return uint64(o.MinFree), nil
+	}
+	size, err := diskSize(o.Data)
+	return max(512<<20, size/20), err
+}
+
+// metrics collects what operators watch.
+func (s *service) metrics(streams *stream.Registry, hub *live.Hub) prometheus.Gatherer {
+	r := prometheus.NewRegistry()
+	r.MustRegister(&collector{service: s, streams: streams, hub: hub})
+	return r
+}
+
+// listen opens the server's address; a port that is taken is an error that names the flag.
+func listen(address string) (net.Listener, error) {
+	if err := web.CheckListen(address); err != nil {
+		return nil, &usageError{err.Error()}
+	}
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: choose another address with --listen, such as --listen 127.0.0.1:0 for any free port", err)
+	}
+	return ln, nil
+}
+
+// absolute is a path as messages show it.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
