@@ -240,24 +240,48 @@ func castDecimal(from, to row.Type) kernel {
 			}
 		}
 	case to.Kind == row.Decimal:
-		return func(c *call) {
-			for _, i := range c.rows {
-				x := integerAt(c.args[0], int(i))
-				v, ok := x, true
-				if to.Scale >= from.Scale {
-					v, ok = x.ScaleUp(int(to.Scale - from.Scale))
-				} else {
-					v = x.ScaleDown(int(from.Scale - to.Scale))
-				}
-				if !ok || !row.FitsDecimal(v, to.Width) {
-					c.fail(i, conversion("Casting value \"%s\" to type %s failed: value is out of range!", row.AppendDecimalText(nil, x, from), to))
-					continue
-				}
-				setInteger(c.out, i, v)
-			}
-		}
+		return rescale(from, to)
 	}
 	return nil
+}
+
+// rescale casts between DECIMALs. What DuckDB does with digits that are cut off depends on the
+// widths: where the target surely has room it rounds half away from zero, else it cuts, and
+// refuses what would not fit if it were rounded to a whole number.
+func rescale(from, to row.Type) kernel {
+	drop := int(from.Scale) - int(to.Scale)
+	room := int(to.Width)+drop > int(from.Width)
+	one := row.PowerOfTen(int(from.Scale))
+	f := func(x row.Int128) (row.Int128, bool) {
+		if drop <= 0 {
+			v, ok := x.ScaleUp(-drop)
+			return v, ok && row.FitsDecimal(v, to.Width)
+		}
+		if room {
+			return x.ScaleDown(drop), true
+		}
+		size := x
+		if x.Sign() < 0 {
+			size, _ = x.Neg()
+		}
+		_, part, _ := size.QuoRem(one)
+		if half, _ := part.Add(part); half.Cmp(one) >= 0 {
+			size, _ = size.Add(one)
+		}
+		v, _, _ := x.QuoRem(row.PowerOfTen(drop))
+		return v, row.FitsDecimal(size, uint8(int(to.Width)+drop))
+	}
+	return func(c *call) {
+		for _, i := range c.rows {
+			x := integerAt(c.args[0], int(i))
+			v, ok := f(x)
+			if !ok {
+				c.fail(i, conversion("Casting value \"%s\" to type %s failed: value is out of range!", row.AppendDecimalText(nil, x, from), to))
+				continue
+			}
+			setInteger(c.out, i, v)
+		}
+	}
 }
 
 // decimalFloat is x/10^scale as DuckDB computes it: beyond 2^53 whole and fraction apart.
