@@ -105,6 +105,13 @@ func (d *Dir) Close() error {
 	return errors.Join(err, d.lock.Close())
 }
 
+// FreeSpace is how many bytes are free for this process on the directory's disk, and how many the
+// disk has.
+func (d *Dir) FreeSpace() (free, total uint64, err error) {
+	u, err := d.fs.GetDiskUsage(d.Path)
+	return u.AvailBytes, u.TotalBytes, err
+}
+
 // holder names the process that has the directory open, as far as it is known.
 func (d *Dir) holder() string {
 	text, err := readFile(d.fs, d.join("tidemark.pid"))

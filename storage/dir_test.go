@@ -41,6 +41,9 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "in use by process") || !strings.Contains(string(out), "--data") {
 		t.Errorf("second process: %v\n%s", err, out)
 	}
+	if free, total, err := d.FreeSpace(); err != nil || free == 0 || total < free {
+		t.Errorf("%d of %d bytes free, %v", free, total, err)
+	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package pebblelog
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -205,9 +206,7 @@ func (q *sequencer) finish(c *commit) error {
 	for _, at := range order {
 		q.finishPart(c, at, c.parts[at])
 	}
-	for k, place := range c.ids {
-		c.kv.Set(idKey(k.stream, c.hour, k.id), encodeID(place, c.at))
-	}
+	c.writeIDs()
 	for _, call := range c.calls {
 		for i := range call.appended {
 			call.appended[i].Sequence = c.end
@@ -228,6 +227,27 @@ func (q *sequencer) finish(c *commit) error {
 	}
 	c.kv.Set(endKey, encodeEnd(c.end, c.at))
 	return nil
+}
+
+// writeIDs writes where the new ids lie. In order, because the store's memory table is an ordered
+// list: neighbours are found from each other, while ids at random search it from the top each time.
+func (c *commit) writeIDs() {
+	order := make([]idOf, 0, len(c.ids))
+	for k := range c.ids {
+		order = append(order, k)
+	}
+	slices.SortFunc(order, func(a, b idOf) int {
+		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(binary.BigEndian.Uint64(a.id[:]), binary.BigEndian.Uint64(b.id[:])))
+	})
+	var key, value []byte
+	for i, k := range order {
+		if i == 0 || k.stream != order[i-1].stream {
+			key = idHourKey(k.stream, c.hour)
+		}
+		key = append(key[:idPrefixLen], k.id[:]...)
+		value = appendID(value[:0], c.ids[k], c.at)
+		c.kv.Set(key, value)
+	}
 }
 
 // finishPart makes one batch of what a commit holds for one partition.

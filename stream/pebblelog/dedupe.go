@@ -16,9 +16,9 @@ import (
 // The records of one hour of append time lie together and fall by one range deletion when the
 // whole hour is behind the stream's dedupe window.
 
-func encodeID(p stream.Place, at stream.Micros) []byte {
-	out := binary.AppendUvarint([]byte{stateVersion}, uint64(p.Partition))
-	return binary.AppendVarint(binary.AppendUvarint(out, uint64(p.Offset)), at)
+func appendID(dst []byte, p stream.Place, at stream.Micros) []byte {
+	dst = binary.AppendUvarint(append(dst, stateVersion), uint64(p.Partition))
+	return binary.AppendVarint(binary.AppendUvarint(dst, uint64(p.Offset)), at)
 }
 
 func decodeID(value []byte) (p stream.Place, at stream.Micros, ok bool) {

@@ -41,6 +41,9 @@ func idKey(id stream.ID, hour uint32, event stream.EventID) []byte {
 	return append(idHourKey(id, hour), event[:]...)
 }
 
+// idPrefixLen is the length of an idHourKey.
+const idPrefixLen = 13
+
 func idHourKey(id stream.ID, hour uint32) []byte {
 	return binary.BigEndian.AppendUint32(streamPrefix(kv.IDs, id), hour)
 }
