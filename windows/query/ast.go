@@ -275,6 +275,15 @@ func (m *members) expr(name string) sqlExpr {
 	return decodeExpr(v)
 }
 
+// must takes an expression that belongs there.
+func (m *members) must(name string) sqlExpr {
+	e := m.expr(name)
+	if e == nil {
+		refuse(unsupported(m.at, "%s without its %s isn't supported", m.what, name))
+	}
+	return e
+}
+
 func (m *members) exprs(name string) []sqlExpr {
 	var out []sqlExpr
 	for _, v := range m.list(name) {
@@ -326,10 +335,11 @@ var comparisons = map[string]string{
 	"COMPARE_DISTINCT_FROM": "IS DISTINCT FROM", "COMPARE_NOT_DISTINCT_FROM": "IS NOT DISTINCT FROM",
 }
 
-// operations are the OPERATOR types that the binder knows.
-var operations = map[string]bool{
-	"OPERATOR_NOT": true, "OPERATOR_IS_NULL": true, "OPERATOR_IS_NOT_NULL": true, "OPERATOR_COALESCE": true,
-	"COMPARE_IN": true, "COMPARE_NOT_IN": true, "STRUCT_EXTRACT": true, "ARRAY_EXTRACT": true, "ARRAY_SLICE": true,
+// operations are the OPERATOR types that the binder knows, with the least and the greatest number
+// of operands; 0: no limit.
+var operations = map[string][2]int{
+	"OPERATOR_NOT": {1, 1}, "OPERATOR_IS_NULL": {1, 1}, "OPERATOR_IS_NOT_NULL": {1, 1}, "OPERATOR_COALESCE": {1, 0},
+	"COMPARE_IN": {2, 0}, "COMPARE_NOT_IN": {2, 0}, "STRUCT_EXTRACT": {2, 2}, "ARRAY_EXTRACT": {2, 2}, "ARRAY_SLICE": {2, 4},
 }
 
 // otherClasses are the expressions that are refused, in words.
@@ -346,7 +356,11 @@ func decodeExpr(v any) sqlExpr {
 	var e sqlExpr
 	switch class {
 	case "COLUMN_REF":
-		e = &columnRef{h, m.texts("column_names")}
+		c := &columnRef{h, m.texts("column_names")}
+		if len(c.names) == 0 {
+			refuse(unsupported(m.at, "a column without a name isn't supported"))
+		}
+		e = c
 	case "CONSTANT":
 		e = &literal{h, decodeValue(m.take("value"), m.at)}
 	case "FUNCTION":
@@ -356,27 +370,35 @@ func decodeExpr(v any) sqlExpr {
 		if !ok {
 			refuse(unsupported(m.at, "the comparison %s isn't supported", typ))
 		}
-		e = &comparison{h, op, m.expr("left"), m.expr("right")}
+		e = &comparison{h, op, m.must("left"), m.must("right")}
 	case "CONJUNCTION":
 		e = &conjunction{h, strings.TrimPrefix(typ, "CONJUNCTION_"), m.exprs("children")}
 	case "OPERATOR":
-		if !operations[typ] {
+		arity, ok := operations[typ]
+		if typ == "GROUPING_FUNCTION" {
+			return &otherExpr{h, "GROUPING"}
+		}
+		if !ok {
 			refuse(unsupported(m.at, "the operator %s isn't supported", typ))
 		}
-		e = &operation{h, typ, m.exprs("children")}
+		args := m.exprs("children")
+		if len(args) < arity[0] || arity[1] > 0 && len(args) > arity[1] {
+			refuse(unsupported(m.at, "the operator %s with %d operands isn't supported", typ, len(args)))
+		}
+		e = &operation{h, typ, args}
 	case "BETWEEN":
-		e = &between{h, m.expr("input"), m.expr("lower"), m.expr("upper")}
+		e = &between{h, m.must("input"), m.must("lower"), m.must("upper")}
 	case "CASE":
 		c := &caseWhen{exprHead: h}
 		for _, v := range m.list("case_checks") {
 			w := open(v, "CASE")
-			c.whens, c.thens = append(c.whens, w.expr("when_expr")), append(c.thens, w.expr("then_expr"))
+			c.whens, c.thens = append(c.whens, w.must("when_expr")), append(c.thens, w.must("then_expr"))
 			w.end()
 		}
 		c.els = m.expr("else_expr")
 		e = c
 	case "CAST":
-		c := &castTo{exprHead: h, child: m.expr("child"), try: m.flag("try_cast")}
+		c := &castTo{exprHead: h, child: m.must("child"), try: m.flag("try_cast")}
 		c.to = decodeType(m.take("cast_type"), m.at)
 		e = c
 	case "STAR":
@@ -396,9 +418,6 @@ func decodeExpr(v any) sqlExpr {
 		what, ok := otherClasses[class]
 		if !ok {
 			what = "the expression " + class
-		}
-		if typ == "GROUPING_FUNCTION" {
-			what = "GROUPING"
 		}
 		return &otherExpr{h, what}
 	}
@@ -426,32 +445,72 @@ func decodeCall(m *members, h exprHead) *call {
 	}
 	c.distinct = m.flag("distinct")
 	m.plain("export_state", "catalog")
-	return c
+	return unsugared(c)
+}
+
+// unsugared undoes what the parser makes of list(x ORDER BY x): list_sort(list(x), order, nulls).
+func unsugared(c *call) *call {
+	if c.name != "list_sort" || len(c.args) != 3 || c.distinct || c.filter != nil || len(c.order) > 0 {
+		return c
+	}
+	inner, ok := c.args[0].(*call)
+	order, nulls := keyword(c.args[1]), keyword(c.args[2])
+	if !ok || inner.name != "list" && inner.name != "array_agg" || len(inner.args) != 1 || order == "" || nulls == "" {
+		return c
+	}
+	key := object{"type": order, "null_order": nulls}
+	sorted := *inner
+	sorted.exprHead = c.exprHead
+	if sorted.alias == "" {
+		sorted.alias = textOf(c)
+	}
+	sorted.order = []sortKey{sortKeyOf(open(key, "ORDER BY"), inner.args[0])}
+	return &sorted
+}
+
+// keyword is a constant text that only the parser writes, or empty.
+func keyword(e sqlExpr) string {
+	l, ok := e.(*literal)
+	if !ok || l.value.Type.Kind != row.Varchar || l.value.IsNull(0) {
+		return ""
+	}
+	switch s := l.value.Str[0]; s {
+	case "ORDER_DEFAULT", "ASCENDING", "DESCENDING", "NULLS_FIRST", "NULLS_LAST":
+		return s
+	}
+	return ""
 }
 
 func decodeOrder(list []any) []sortKey {
 	var out []sortKey
 	for _, v := range list {
 		o := open(v, "ORDER BY")
-		k := sortKey{expr: o.expr("expression"), nullsLast: true} // DuckDB's default, in both directions
-		switch typ := o.text("type"); typ {
-		case "DESCENDING":
-			k.desc = true
-		case "ASCENDING", "ORDER_DEFAULT":
-		default:
-			refuse(unsupported(k.expr.head().at, "the sort order %s isn't supported", typ))
-		}
-		switch nulls := o.text("null_order"); nulls {
-		case "NULLS FIRST", "NULLS_FIRST":
-			k.nullsLast = false
-		case "NULLS LAST", "NULLS_LAST", "ORDER_DEFAULT":
-		default:
-			refuse(unsupported(k.expr.head().at, "the order of nulls %s isn't supported", nulls))
-		}
-		o.end()
-		out = append(out, k)
+		out = append(out, sortKeyOf(o, o.expr("expression")))
 	}
 	return out
+}
+
+func sortKeyOf(o *members, e sqlExpr) sortKey {
+	k := sortKey{expr: e, nullsLast: true} // DuckDB's default, in both directions
+	if e == nil {
+		refuse(unsupported(o.at, "ORDER BY without an expression isn't supported"))
+	}
+	switch typ := o.text("type"); typ {
+	case "DESCENDING":
+		k.desc = true
+	case "ASCENDING", "ORDER_DEFAULT":
+	default:
+		refuse(unsupported(e.head().at, "the sort order %s isn't supported", typ))
+	}
+	switch nulls := o.text("null_order"); nulls {
+	case "NULLS_FIRST":
+		k.nullsLast = false
+	case "NULLS_LAST", "ORDER_DEFAULT":
+	default:
+		refuse(unsupported(e.head().at, "the order of nulls %s isn't supported", nulls))
+	}
+	o.end()
+	return k
 }
 
 func decodeStar(m *members, h exprHead) sqlExpr {
@@ -459,7 +518,7 @@ func decodeStar(m *members, h exprHead) sqlExpr {
 	for _, v := range m.list("replace_list") {
 		r := open(v, "REPLACE")
 		name := r.text("key")
-		e := r.expr("value")
+		e := r.must("value")
 		e.head().alias = name
 		s.replace = append(s.replace, e)
 		r.end()

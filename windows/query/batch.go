@@ -70,6 +70,9 @@ func (r *rewriter) query(v any, ctes []namedQuery) {
 			}
 		}
 		settleLimit(q, s)
+		if q["qualify"] != nil && q["aggregate_handling"] == "FORCE_AGGREGATES" {
+			r.spellGroups(q, from, ctes)
+		}
 		q["from_table"] = r.table(from, ctes)
 		return
 	}

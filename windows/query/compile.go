@@ -67,7 +67,13 @@ func Compile(parser ParseSQL, cat Catalog, sql string, opts Options) (plan *Plan
 // finish fills the plan from its bound root.
 func (b *binder) finish(root *relation) {
 	p := b.plan
-	p.Root, p.Key = root.node, root.key
+	need := with(nil, root.key...)
+	for _, i := range visible(root) {
+		need[i] = true
+	}
+	node, to := prune(root.node, need)
+	p.Root, p.Key = node, movedAll(root.key, to)
+	b.readSources(node)
 	p.PassThrough, p.NeverFinal, p.NeverFinalWhy = root.once, root.never != "", root.never
 	seen := map[string]bool{}
 	for i, c := range root.cols {
@@ -81,7 +87,7 @@ func (b *binder) finish(root *relation) {
 		}
 		seen[lower] = true
 		p.Columns = append(p.Columns, row.Field{Name: c.name, Type: c.typ})
-		p.Visible = append(p.Visible, i)
+		p.Visible = append(p.Visible, to[i])
 		p.Dimensions = append(p.Dimensions, slices.Contains(root.key, i))
 	}
 	for i, used := range b.used {
@@ -92,6 +98,21 @@ func (b *binder) finish(root *relation) {
 	}
 	if p.NeverFinal && len(p.Key) > 0 {
 		p.Warnings = append(p.Warnings, Warning{Code: "unbounded_state", Detail: "the view's rows are kept for ever: " + p.NeverFinalWhy})
+	}
+}
+
+// readSources notes which columns of the streams the plan's scans read.
+func (b *binder) readSources(n Node) {
+	if s, ok := n.(*Scan); ok {
+		src := &b.plan.Sources[s.Source]
+		for _, c := range s.Cols {
+			if !slices.ContainsFunc(src.Cols, func(o ScanCol) bool { return o.Column == c.Column && o.Pseudo == c.Pseudo }) {
+				src.Cols = append(src.Cols, c)
+			}
+		}
+	}
+	for _, in := range n.Inputs() {
+		b.readSources(in)
 	}
 }
 

@@ -193,17 +193,10 @@ func (b *binder) boolean(e sqlExpr, s *scope) *expr.Expr {
 func (b *binder) predicate(e sqlExpr, s *scope) *expr.Expr { return b.boolean(e, s) }
 
 func (b *binder) operation(e *operation, s *scope) *expr.Expr {
-	wrong := func() { refuse(unsupported(e.at, "this form of %s isn't supported", e.op)) }
 	switch e.op {
 	case "OPERATOR_NOT":
-		if len(e.args) != 1 {
-			wrong()
-		}
 		return b.made(e)(expr.Not(b.boolean(e.args[0], s)))
 	case "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL":
-		if len(e.args) != 1 {
-			wrong()
-		}
 		x := b.value(e.args[0], s)
 		if e.op == "OPERATOR_IS_NULL" {
 			return b.made(e)(expr.IsNull(x), nil)
@@ -211,8 +204,8 @@ func (b *binder) operation(e *operation, s *scope) *expr.Expr {
 		return b.made(e)(expr.IsNotNull(x), nil)
 	case "STRUCT_EXTRACT":
 		name, ok := e.args[1].(*literal)
-		if len(e.args) != 2 || !ok || name.value.Type.Kind != row.Varchar {
-			wrong()
+		if !ok || name.value.Type.Kind != row.Varchar || name.value.IsNull(0) {
+			refuse(unsupported(e.at, "the name of a STRUCT's member must be written out"))
 		}
 		return b.made(e)(expr.StructField(b.value(e.args[0], s), name.value.Str[0]))
 	}
@@ -229,11 +222,8 @@ func (b *binder) operation(e *operation, s *scope) *expr.Expr {
 		return b.made(e)(expr.Coalesce(args...))
 	case "ARRAY_EXTRACT":
 		return b.made(e)(expr.Call("array_extract", args))
-	case "ARRAY_SLICE":
-		return b.made(e)(expr.Call("array_slice", args))
 	}
-	wrong()
-	return nil
+	return b.made(e)(expr.Call("array_slice", args))
 }
 
 func (b *binder) caseWhen(e *caseWhen, s *scope) *expr.Expr {

@@ -156,22 +156,7 @@ func (b *binder) scan(rel Relation, needKey bool, pseudo []string) *relation {
 		cols = append(cols, ScanCol{Column: -1, Pseudo: f.Name, Name: f.Name, Type: f.Type})
 	}
 	r.node = NewScan(source, cols)
-	b.addSourceCols(source, cols)
 	return r
-}
-
-// addSourceCols notes which columns of a stream the plan reads.
-func (b *binder) addSourceCols(source int, cols []ScanCol) {
-	s := &b.plan.Sources[source]
-	for _, c := range cols {
-		known := false
-		for _, o := range s.Cols {
-			known = known || o.Column == c.Column && o.Pseudo == c.Pseudo
-		}
-		if !known {
-			s.Cols = append(s.Cols, c)
-		}
-	}
 }
 
 // windowKinds are the window functions by name, with the number of spans that each takes.

@@ -278,3 +278,34 @@ func texts(v any) []string {
 
 // nowhere is the place of what stands nowhere in the text.
 const nowhere = json.Number("18446744073709551615")
+
+// spellGroups writes out GROUP BY ALL, which DuckDB does not take beside QUALIFY.
+func (r *rewriter) spellGroups(q, from object, ctes []namedQuery) {
+	items, _ := q["select_list"].([]any)
+	groups, set := []any{}, []any{}
+	add := func(e any) {
+		o, _ := copied(e).(object)
+		o["alias"] = ""
+		set = append(set, len(groups))
+		groups = append(groups, o)
+	}
+	for _, it := range items {
+		o, _ := it.(object)
+		class := func(names ...string) bool {
+			return contains(o, func(o object) bool { c, _ := o["class"].(string); return slices.Contains(names, c) })
+		}
+		aggregate := contains(o, func(o object) bool { return o["class"] == "FUNCTION" && isAggregate(functionName(o)) })
+		switch {
+		case o["class"] == "STAR":
+			for _, c := range columnNodes(r.columns(from, ctes)) {
+				add(c)
+			}
+		case !aggregate && !class("WINDOW") && class("COLUMN_REF"):
+			add(o)
+		}
+	}
+	q["aggregate_handling"], q["group_expressions"], q["group_sets"] = "STANDARD_HANDLING", groups, []any{}
+	if len(groups) > 0 {
+		q["group_sets"] = []any{set}
+	}
+}
