@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"unsafe"
 
+	"tidemark/storage/problem"
 	"tidemark/storage/row"
 	"tidemark/stream"
 )
@@ -74,6 +75,7 @@ type decoder struct {
 	// the next value comes.
 	lens []int
 	hint int // about how many events there are
+	live int // columns that have a value
 	// order are the slots in the order in which the last event had them; −1: no slot.
 	order []int32
 	seen  []uint32 // seen[slot] == stamp: the event had it already
@@ -129,7 +131,7 @@ func (d *decoder) begin(n, size int, lim limits) {
 	}
 	d.out.index = make([]int32, 0, n)
 	clear(d.lens)
-	d.rows, d.hint = 0, n
+	d.rows, d.hint, d.live = 0, n, 0
 	d.maxEvent, d.scan.maxDepth = lim.event, lim.depth
 	d.skip = lim.skip
 	d.latest, d.at, d.partitions = lim.latest, int64(lim.partition), l.stream.Config.Partitions
@@ -153,6 +155,10 @@ func (d *decoder) finish() *decoded {
 // With alone, nothing but space may follow it in b. An event that is JSON and can't be used becomes
 // a dead letter; one that is no JSON is left to the caller.
 func (d *decoder) event(b []byte, i, index int, alone bool) (end int, serr *syntaxError) {
+	if d.live*d.rows > maxCells {
+		return 0, &syntaxError{problem: problem.New(413, "too_large", "the body's %d events have values in %d columns, which is too much for one request", d.rows, d.live).
+			WithHint("send fewer events in one request")}
+	}
 	end, f := d.object(b, i)
 	if f == nil && (end-i > d.maxEvent || alone && skipSpace(b, end) < len(b)) {
 		f = errSyntax
@@ -188,6 +194,10 @@ func (d *decoder) event(b []byte, i, index int, alone bool) (end int, serr *synt
 	d.refuse(index, f, raw)
 	return end, nil
 }
+
+// maxCells bounds events times columns of a request: a column takes memory for every event, also
+// for those that have no value in it.
+const maxCells = 16 << 20
 
 // refuse makes a dead letter of an event.
 func (d *decoder) refuse(index int, f *fault, raw []byte) {
@@ -304,7 +314,7 @@ func (d *decoder) name(b []byte, i int) (slot int32, name []byte, end int, f *fa
 // unknown walks over a field that has no slot, and notes when it should get a column.
 func (d *decoder) unknown(b []byte, i int, name []byte) (end int, f *fault) {
 	end, f = d.walk(b, i)
-	if f != nil || !d.layout.inferred || string(name) == d.skip || d.layout.isPlain(string(name)) {
+	if f != nil || !d.layout.inferred || d.layout.full || string(name) == d.skip || d.layout.isPlain(string(name)) {
 		return end, f
 	}
 	if _, twice := d.fresh[string(name)]; twice {
@@ -387,7 +397,12 @@ func shared(b []byte) string {
 func (d *decoder) vector(s *slot) *row.Vector {
 	v := d.out.events.Columns[s.column]
 	if v == nil {
-		v = row.NewVector(s.typ, d.hint)
+		// Many columns are mostly sparse ones: they get room as they need it.
+		if d.live++; d.live <= 64 {
+			v = row.NewVector(s.typ, d.hint)
+		} else {
+			v = row.NewVector(s.typ, d.rows+1)
+		}
 		d.out.events.Columns[s.column] = v
 	}
 	if d.lens[s.column] < d.rows {
@@ -521,7 +536,7 @@ func (d *decoder) judge(s *slot, text []byte) *fault {
 	}
 	if s.read == readAny && !d.news {
 		w, ok := stream.WidenType(s.typ, t)
-		d.news = ok && !w.Equal(s.typ) && members(w) <= stream.MaxColumns && !d.layout.isPlain(grownName(s.name, w))
+		d.news = ok && !w.Equal(s.typ) && members(w) <= maxMembers && !d.layout.isPlain(grownName(s.name, w))
 	}
 	return nil
 }

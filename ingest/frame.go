@@ -90,7 +90,7 @@ func eachLine(b []byte, i, most int, event func(b []byte, i, index int, alone bo
 				return tooManyEvents(most)
 			}
 			if _, serr := event(line, start, index, true); serr != nil {
-				if serr.eof && last {
+				if serr.problem != nil || serr.eof && last {
 					serr.at += i
 					return notJSON(b, serr)
 				}
@@ -118,6 +118,9 @@ func tooManyEvents(most int) error {
 
 // notJSON is the problem of a body that stops being JSON.
 func notJSON(b []byte, serr *syntaxError) error {
+	if serr.problem != nil {
+		return serr.problem
+	}
 	return problem.New(400, "bad_json", "the body is not JSON: %s", serr.describe(b)).At(serr.at).
 		WithHint("nothing of it was taken; mend it and send it again")
 }
@@ -128,7 +131,7 @@ func trailing(b []byte, end int) error {
 		return nil
 	}
 	return problem.New(400, "bad_json", "the body goes on behind its JSON value: %s at byte %d", showByte(b, i), i).At(i).
-		WithHint("for one event a line send Content-Type: application/x-ndjson; nothing of the body was taken")
+		WithHint("for one event a line send Content-Type: application/x-ndjson (with curl use --data-binary, -d joins the lines); nothing of the body was taken")
 }
 
 // decode reads all events of a body.

@@ -42,6 +42,8 @@ type layout struct {
 	byName map[string]int32
 	// inferred: fields that are no columns yet become some.
 	inferred bool
+	// full: there are as many columns as there may be, and the schema knows that more were wanted.
+	full     bool
 	hasTime  bool
 	hasID    bool
 	timeName string
@@ -61,7 +63,7 @@ type layout struct {
 const maxPlain = 4096
 
 func newLayout(s *stream.Stream) *layout {
-	l := &layout{stream: s, byName: map[string]int32{}, inferred: !s.Schema.Declared}
+	l := &layout{stream: s, byName: map[string]int32{}, inferred: !s.Schema.Declared, full: s.Schema.Overflow && len(s.Schema.Fields) >= stream.MaxColumns}
 	l.plain.names = map[string]struct{}{}
 	for c, f := range s.Schema.Fields {
 		sl := slot{name: f.Name, column: c, typ: f.Type, wide: s.Schema.Declared || s.Schema.IsWide(c)}

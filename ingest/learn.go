@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"tidemark/storage/row"
 	"tidemark/stream"
@@ -64,7 +65,7 @@ func inferList(text []byte) (t row.Type, wide bool, err error) {
 func inferStruct(text []byte) (t row.Type, wide bool, err error) {
 	var fields []row.Field
 	err = row.EachMember(text, func(name string, value []byte) error {
-		if row.FieldIndex(fields, name) >= 0 || name == "" || len(fields) >= stream.MaxColumns {
+		if name == "" || len(fields) > maxMembers || row.FieldIndex(fields, name) >= 0 {
 			return nil
 		}
 		ft, w, err := inferType(value)
@@ -83,8 +84,12 @@ func inferStruct(text []byte) (t row.Type, wide bool, err error) {
 	return row.StructOf(fields...), wide, nil
 }
 
-// members counts the members of all structs in a type. A column stops growing at as many as a
-// stream may have columns: what is past them stays in the event.
+// maxMembers bounds the members of all structs in the type of one column: what would be past them
+// makes no column and stays in the event, so that an object with names for keys does not become a
+// type of a million members.
+const maxMembers = 200
+
+// members counts the members of all structs in a type.
 func members(t row.Type) int {
 	n := len(t.Fields)
 	if t.Elem != nil {
@@ -99,22 +104,38 @@ func members(t row.Type) int {
 // draft is a schema on its way from what it is to what events ask of it.
 type draft struct {
 	fields []row.Field
+	byName map[string]int // by the name in lower case
 	wide   map[int]bool
 	skip   string // a field that is no column: that which names the stream of a mixed body
 }
 
 func newDraft(s *stream.Schema, skip string) *draft {
-	d := &draft{fields: slices.Clone(s.Fields), wide: map[int]bool{}, skip: skip}
+	d := &draft{fields: slices.Clone(s.Fields), byName: map[string]int{}, wide: map[int]bool{}, skip: skip}
+	for i, f := range d.fields {
+		d.byName[strings.ToLower(f.Name)] = i
+	}
 	for _, c := range s.Wide {
 		d.wide[c] = true
 	}
 	return d
 }
 
+// find returns a column by name, without regard to case; −1 when there is none.
+func (d *draft) find(name string) int {
+	if i, ok := d.byName[strings.ToLower(name)]; ok {
+		return i
+	}
+	return -1
+}
+
+// maxDraft bounds the fields that a schema is asked for: some more than it can take, so that it
+// notes that fields were left out.
+const maxDraft = stream.MaxColumns + 100
+
 // add takes one event's fields into the draft, all or, when one fits no widening, none.
 func (d *draft) add(text []byte, timeField string) *fault {
 	type change struct {
-		column int // len(fields): a new one
+		column int // −1: a new one
 		field  row.Field
 		wide   bool
 	}
@@ -130,7 +151,7 @@ func (d *draft) add(text []byte, timeField string) *fault {
 			return errors.New(f.reason)
 		}
 		given[name] = true
-		c := row.FieldIndex(d.fields, name)
+		c := d.find(name)
 		if c >= 0 && d.fields[c].Name != name {
 			return nil // another spelling stays in the event
 		}
@@ -143,8 +164,8 @@ func (d *draft) add(text []byte, timeField string) *fault {
 			return nil
 		}
 		if c < 0 {
-			if members(t) <= stream.MaxColumns {
-				changes = append(changes, change{len(d.fields), row.Field{Name: name, Type: t}, wide})
+			if members(t) <= maxMembers {
+				changes = append(changes, change{-1, row.Field{Name: name, Type: t}, wide})
 			}
 			return nil
 		}
@@ -161,7 +182,7 @@ func (d *draft) add(text []byte, timeField string) *fault {
 			f = &fault{code: codeBadValue, reason: name + ": " + err.Error()}
 			return err
 		}
-		if members(w) > stream.MaxColumns {
+		if members(w) > maxMembers {
 			w = have
 		}
 		if !w.Equal(have) || wide {
@@ -173,12 +194,13 @@ func (d *draft) add(text []byte, timeField string) *fault {
 		return f
 	}
 	for _, c := range changes {
-		if c.column >= len(d.fields) || d.fields[min(c.column, len(d.fields)-1)].Name != c.field.Name {
-			if row.FieldIndex(d.fields, c.field.Name) >= 0 {
-				continue // twice in one object: the decoder says so
+		if c.column < 0 {
+			if d.find(c.field.Name) >= 0 || len(d.fields) >= maxDraft {
+				continue // another spelling in the same object, or too many
 			}
 			c.column = len(d.fields)
 			d.fields = append(d.fields, c.field)
+			d.byName[strings.ToLower(c.field.Name)] = c.column
 		}
 		d.fields[c.column].Type = c.field.Type
 		if c.wide {

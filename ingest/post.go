@@ -268,8 +268,15 @@ func (in *Ingester) settle(ctx context.Context, p *part, r Request) error {
 			}
 		}
 		again, err := in.learn(ctx, p)
-		if err != nil || !again {
+		if err != nil {
 			return err
+		}
+		if !again && r.Strict && len(out.bad) > 0 {
+			out.news = nil // the schema took none of it
+			return refused(p.errorsOf(out, r.Stream == ""))
+		}
+		if !again {
+			return nil
 		}
 	}
 }

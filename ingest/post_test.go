@@ -292,3 +292,51 @@ func TestCopiesOutliveTheRequestsMemory(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 }
+
+func TestCloudEventsAreTakenAsTheyAre(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := `{"specversion":"1.0","type":"order","source":"/shop","id":"A1","time":"2024-01-15T10:00:00Z","data":{"total":5}}`
+	for kind, body := range map[string]string{"application/cloudevents+json": one, "application/cloudevents-batch+json; charset=UTF-8": "[" + one + "," + one + "]"} {
+		if _, err := w.in.Post(context.Background(), Request{Stream: "orders", Body: []byte(body), ContentType: kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(w.events("orders")) != 3 || w.stream("orders").Config.TimeField != "time" || w.value("orders", 2, "data") != `{"total":5}` {
+		t.Errorf("got %+v", w.events("orders"))
+	}
+}
+
+func TestSparseColumnsHaveABound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var cols []string
+	for i := range 1000 {
+		cols = append(cols, fmt.Sprintf("f%d", i), "BIGINT")
+	}
+	w.declare("s", stream.Config{Columns: columns(cols...)})
+	var b strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&b, "{\"f%d\":1}\n", i%1000)
+	}
+	if _, err := w.postLines("s", b.String()); problem.From(err).Status != 413 || w.log.appends != 0 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What an attacker may send must cost no more than what it is long.
+func TestManyFieldsAreReadInTimeThatGrowsWithThem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	fields := func(n int, sep string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"f%d":%d%s`, i, i, sep)
+		}
+		return b.String()[1:]
+	}
+	a := w.must("s", `[{`+fields(60_000, "")+`},{"o":{`+fields(60_000, "")+`},"x":1}]`)
+	if a.Accepted != 2 || len(w.stream("s").Schema.Fields) != stream.MaxColumns {
+		t.Errorf("%d accepted, %d columns", a.Accepted, len(w.stream("s").Schema.Fields))
+	}
+}

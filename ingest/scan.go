@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"tidemark/storage/problem"
 	"tidemark/storage/row"
 )
 
@@ -12,6 +13,8 @@ type syntaxError struct {
 	at   int // byte offset in the body
 	want string
 	eof  bool // the text ends inside a value
+	// problem, when not nil, is what ends the reading of the body in place of bad syntax.
+	problem *problem.Problem
 }
 
 // describe completes "… is not JSON: ".

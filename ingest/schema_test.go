@@ -107,6 +107,10 @@ func TestColumnThatAViewReadsDoesNotWiden(t *testing.T) {
 	if got := w.events("s")[2].raw; got != `{"o":{"x":2,"y":3}}` {
 		t.Errorf("the payload is %s", got)
 	}
+	appends := w.log.appends
+	if _, err := w.in.Post(context.Background(), Request{Stream: "s", Body: []byte(`[{"a":0.5},{"a":2}]`), Strict: true}); problem.From(err).Status != 422 || w.log.appends != appends {
+		t.Errorf("strict: %v", err)
+	}
 	asked := w.streams.asked
 	w.must("s", `{"o":{"x":2,"y":3}}`)
 	if w.streams.asked != asked {

@@ -264,10 +264,15 @@ func parseJSONList(v *Vector, text []byte) error {
 func parseJSONStruct(v *Vector, text []byte) error {
 	fields := v.Type.Fields
 	texts := make([][]byte, len(fields))
+	next := 0 // members mostly come in the order of the type
 	err := EachMember(text, func(name string, value []byte) error {
-		for i, f := range fields {
-			if f.Name == name && texts[i] == nil {
-				texts[i] = value
+		for k := range fields {
+			i := (next + k) % len(fields)
+			if fields[i].Name == name {
+				if texts[i] == nil {
+					texts[i] = value
+				}
+				next = i + 1
 				break
 			}
 		}
@@ -324,12 +329,8 @@ func skipJSONValue(b []byte, i int) (int, error) {
 			i++
 			continue
 		default:
-			from := i
-			for i < len(b) && !strings.ContainsRune(",:]}[{\" \t\r\n", rune(b[i])) {
+			for i < len(b) && !endsWord(b[i]) {
 				i++
-			}
-			if i == from {
-				return 0, errJSON
 			}
 		}
 		if depth <= 0 {
@@ -340,6 +341,15 @@ func skipJSONValue(b []byte, i int) (int, error) {
 		}
 	}
 	return 0, errJSON
+}
+
+// endsWord reports whether a number, true, false or null ends before c.
+func endsWord(c byte) bool {
+	switch c {
+	case ',', ':', ']', '}', '[', '{', '"', ' ', '\t', '\r', '\n':
+		return true
+	}
+	return false
 }
 
 // stringEnd returns the index behind the closing quote of the string that begins at i, or −1.
