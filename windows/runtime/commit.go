@@ -89,6 +89,9 @@ func (w *worker) commitEpoch() error {
 		v.mu.Unlock()
 	}
 	b.Set(progressKey(id, version), mustJSON(next))
+	if w.work.noted {
+		b.Delete(crashesKey(id, version))
+	}
 	v.gate.Lock()
 	err = b.Commit(true)
 	if err == nil && w.serving {
@@ -100,6 +103,7 @@ func (w *worker) commitEpoch() error {
 	}
 	w.pace.committed(w.now(), w.in)
 	w.done, w.in, w.poison = next, pending{}, nil
+	w.work.calm = true
 	w.wantClock(w.eng.HasOpen())
 	return nil
 }

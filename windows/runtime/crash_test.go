@@ -2,8 +2,11 @@ package runtime_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"tidemark/stream"
 	"tidemark/windows"
@@ -183,4 +186,40 @@ func folded(w *viewtest.World, view string) string {
 		}
 	}
 	return viewtest.Sorted(rows)
+}
+
+func TestP4AnyMomentOfACrashRecoversToTheBatchAnswer(t *testing.T) {
+	t.Parallel()
+	const clones = 12
+	w := viewtest.New(t)
+	w.Stream("checkouts", strings.Replace(checkouts, "{", `{"partitions":2,`, 1))
+	for name, body := range storyViews {
+		w.View(name, body)
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for n := range clones {
+		for range 1 + rnd.IntN(8) {
+			var events []string
+			for range 1 + rnd.IntN(20) {
+				at := fmt.Sprintf("12:%02d:%02d", min(59, n*3+rnd.IntN(4)), rnd.IntN(60))
+				events = append(events, sale(at, []string{"DE", "FR", "IT"}[rnd.IntN(3)], rnd.IntN(10)))
+			}
+			w.Post("checkouts", rnd.IntN(2), events...)
+		}
+		left := w.FS.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rnd.IntN(101), RNG: rnd})
+		c := viewtest.New(t, func(c *viewtest.World) { c.FS = left })
+		receipt := c.Advance("checkouts", fmt.Sprintf("12:%02d", min(59, n*3)))
+		for name, body := range storyViews {
+			c.View("again_"+name, body)
+			c.Until(name, receipt)
+			c.Until("again_"+name, receipt)
+			diff(t, outcome(c, name), outcome(c, "again_"+name))
+			if got, want := folded(c, name), c.Rows(name, runtime.RowsQuery{}); got != want {
+				diff(t, got, want)
+			}
+		}
+		c.Close()
+	}
 }

@@ -26,6 +26,9 @@ func stateVersionKey(id uint64, version uint32) []byte {
 
 func progressKey(id uint64, version uint32) []byte { return append(stateVersionKey(id, version), 0) }
 
+// crashesKey holds in how many crashes in a row an epoch of the version was in work: one byte.
+func crashesKey(id uint64, version uint32) []byte { return append(stateVersionKey(id, version), 2) }
+
 // engineKey is the prefix of the engine's own keys.
 func engineKey(id uint64, version uint32) []byte { return append(stateVersionKey(id, version), 1) }
 

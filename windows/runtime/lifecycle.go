@@ -313,6 +313,9 @@ func (s *Service) setPaused(name string, paused bool) (Info, error) {
 	}
 	if !paused {
 		v.stop(errPaused)
+		if err := v.forgetCrashes(); err != nil {
+			return Info{}, err
+		}
 		v.mu.Lock()
 		v.mu.failed, v.mu.trouble = "", ""
 		v.mu.Unlock()

@@ -1,9 +1,11 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 
+	"tidemark/storage/kv"
 	"tidemark/stream"
 )
 
@@ -136,4 +138,73 @@ func (w *worker) tryAlone(e stream.Entry, batch bool, skip int) (*panicError, er
 	}
 	panicked = protect(func() { w.out = w.eng.Take(true) })
 	return panicked, nil
+}
+
+// maxCrashes is how many crashes of the process in a row a view may have had an epoch in work at.
+const maxCrashes = 3
+
+// workNote is what is known of a version's crashes, as long as the process lives. It belongs to the
+// version's worker.
+type workNote struct {
+	// crashes is how many crashes in a row an epoch of this version was in work.
+	crashes byte
+	// noted: the next crash would count. calm: an epoch was committed since the start.
+	noted, calm bool
+}
+
+func (v *view) workOf(version uint32) *workNote {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.mu.work[version] == nil {
+		v.mu.work[version] = &workNote{}
+	}
+	return v.mu.work[version]
+}
+
+// readCrashes refuses to go on with a version that was at work when the process crashed, three
+// times in a row (E2).
+func (w *worker) readCrashes() error {
+	if w.work.calm || w.work.noted {
+		return nil
+	}
+	n, err := w.svc.kv.Get(crashesKey(w.v.id, w.doc.Version))
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil
+	}
+	if err != nil || len(n) != 1 {
+		return fmt.Errorf("read how often the process crashed: %d bytes: %w", len(n), err)
+	}
+	if w.work.crashes = n[0]; w.work.crashes >= maxCrashes {
+		return fatal{fmt.Errorf("the process crashed %d times in a row while the view was at work behind sequence %d: look at the events there, then resume the view or change its SQL", w.work.crashes, w.done.Position.Sequence)}
+	}
+	return nil
+}
+
+// noteWork notes durably that the version's first epoch since the start is in work; its commit takes
+// the note back.
+func (w *worker) noteWork() error {
+	if w.work.calm || w.work.noted {
+		return nil
+	}
+	b := w.svc.kv.NewBatch()
+	b.Set(crashesKey(w.v.id, w.doc.Version), []byte{w.work.crashes + 1})
+	if err := b.Commit(true); err != nil {
+		return err
+	}
+	w.work.noted = true
+	return nil
+}
+
+// forgetCrashes gives a view that has failed another three crashes.
+func (v *view) forgetCrashes() error {
+	doc := v.document()
+	b := v.svc.kv.NewBatch()
+	b.Delete(crashesKey(v.id, doc.Version))
+	if doc.Serving != nil {
+		b.Delete(crashesKey(v.id, doc.Serving.Version))
+	}
+	v.mu.Lock()
+	v.mu.work = map[uint32]*workNote{}
+	v.mu.Unlock()
+	return b.Commit(true)
 }

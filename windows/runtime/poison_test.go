@@ -97,3 +97,33 @@ func TestAPanicAtAControlRecordFailsTheViewAlone(t *testing.T) { // E2
 		provisional 0 {"window_start":"2024-01-01T12:00:00Z","country":"DE","revenue":1,"n":1}`)
 	w.Until("other", w.Post("calm", 0, sale("12:00:01", "DE", 1)))
 }
+
+func TestThreeCrashesInARowFailTheView(t *testing.T) { // E2
+	t.Parallel()
+	atWork := make(chan struct{}, 100)
+	w := viewtest.New(t, func(w *viewtest.World) {
+		w.Setup = func(s *runtime.Service) {
+			runtime.PanicAt(s, func(*stream.Batch, int) bool { atWork <- struct{}{}; return false }, nil)
+		}
+	})
+	w.Stream("checkouts", checkouts)
+	w.View("revenue", fmt.Sprintf(`{"sql":%q,"epoch":"1h"}`, revenue))
+	receipt := w.Post("checkouts", 0, sale("12:00:01", "DE", 1))
+	for range 3 {
+		<-atWork
+		w.Crash()
+	}
+	_, err := w.Views.Rows(t.Context(), "revenue", runtime.RowsQuery{After: receipt, Wait: viewtest.Patience})
+	if problemOf(err) != "409 view_failed" {
+		t.Fatal(err)
+	}
+	w.View("revenue", fmt.Sprintf(`{"sql":%q,"epoch":"0s"}`, revenue))
+	if _, err := w.Views.Resume(t.Context(), "revenue"); err != nil {
+		t.Fatal(err)
+	}
+	w.Until("revenue", receipt)
+	for range 5 { // a view that is at rest has no part in a crash
+		w.Crash()
+	}
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:01", "DE", 1)))
+}

@@ -1,14 +1,17 @@
 package runtime
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
+	"tidemark/storage/kv"
 	"tidemark/storage/problem"
 	"tidemark/storage/row"
 	"tidemark/stream"
@@ -102,84 +105,163 @@ func (s *Service) Rows(ctx context.Context, name string, q RowsQuery) (*RowsAnsw
 			return nil, err
 		}
 	}
-	var keep func(rowHead) bool
-	if q.Final {
-		keep = func(h rowHead) bool { return h.status != windows.Provisional }
-	}
-	snap, err := v.snapshot(keep)
-	if err != nil {
-		return nil, err
-	}
-	sel, err := s.where(snap, q.Where)
-	if err != nil {
-		return nil, err
-	}
-	order, err := s.order(snap, q.Order)
-	if err != nil {
-		return nil, err
-	}
 	after, err := parseCursor(q)
 	if err != nil {
 		return nil, err
 	}
-	type place struct {
-		key string
-		row int32
-	}
-	places := make([]place, 0, len(sel))
-	var key []byte
-	for _, i := range sel {
-		key = appendSortKey(key[:0], snap, order, int(i))
-		if after == "" || string(key) > after {
-			places = append(places, place{string(key), i})
-		}
-	}
-	if len(order) > 0 {
-		slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.key, b.key) })
-	}
-	out := &RowsAnswer{Fields: snap.Fields, AsOf: snap.AsOf, Position: snap.Position}
-	if len(places) > q.Limit {
-		places = places[:q.Limit]
-		out.Next = q.cursor(places[q.Limit-1].key)
-	}
-	rows := make([]int32, len(places))
-	for n, p := range places {
-		rows[n] = p.row
-		out.Keys = append(out.Keys, snap.Keys[p.row])
-		out.Status, out.Revision = append(out.Status, snap.Status[p.row]), append(out.Revision, snap.Revision[p.row])
-	}
-	out.Rows = row.NewBatch(snap.Fields, len(rows))
-	for c, col := range out.Rows.Cols {
-		col.AppendSelected(snap.Rows.Cols[c], rows)
-	}
-	out.Rows.Len = len(rows)
-	return out, nil
-}
-
-// where returns the numbers of the rows for which a condition is true.
-func (s *Service) where(snap *Snapshot, text string) ([]int32, error) {
-	sel := make([]int32, 0, snap.Rows.Len)
-	if strings.TrimSpace(text) == "" {
-		for i := range snap.Rows.Len {
-			sel = append(sel, int32(i))
-		}
-		return sel, nil
-	}
-	cond, err := query.CompileWhere(s.Parse, snap.Fields, text)
+	snap, h, p, err := v.open()
 	if err != nil {
 		return nil, err
 	}
-	var errs expr.Errors
-	v := cond.Eval(snap.Rows, nil, &errs)
-	for i := range snap.Rows.Len {
-		if errs.Failed(i) {
-			return nil, whereFailed(&errs)
+	defer snap.Close()
+	fields, err := loadFields(h.Fields)
+	if err != nil {
+		return nil, err
+	}
+	sel, err := s.selection(fields, q, after)
+	if err != nil {
+		return nil, err
+	}
+	prefix := rowsKey(v.id, h.Version)
+	from := prefix
+	if after != "" && len(sel.order) == 0 {
+		from = append(append(bytes.Clone(prefix), after...), 0)
+	}
+	it := snap.Iter(from, kv.PrefixEnd(prefix))
+	for ok := it.First(); ok && err == nil && !sel.full; {
+		for ; ok && err == nil && sel.chunk.Len < chunkRows; ok = it.Next() {
+			err = sel.add(it.Key()[len(prefix):], it.Value())
 		}
-		if !v.IsNull(i) && v.I64[i] != 0 {
-			sel = append(sel, int32(i))
+		if err == nil {
+			err = sel.choose()
+		}
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+	}
+	if err = errors.Join(err, it.Close()); err != nil {
+		return nil, err
+	}
+	out, err := sel.page()
+	if err != nil {
+		return nil, err
+	}
+	out.AsOf, out.Position = p.AsOf, p.Position
+	return out, nil
+}
+
+// chunkRows is how many rows are judged at a time.
+const chunkRows = 2048
+
+// selection chooses the rows of one page. Of all rows it keeps the few that may be on it, as they
+// are stored, so that its memory goes with the limit and not with the view.
+type selection struct {
+	fields []row.Field
+	where  *expr.Expr
+	order  []query.OrderKey
+	query  RowsQuery
+	after  string
+	// full: without an order, no row behind can be on the page.
+	full bool
+
+	chunk  *row.Batch
+	stored []storedRow // of the chunk
+
+	best []storedRow
+}
+
+// storedRow is a row with its key and what it is sorted by.
+type storedRow struct {
+	sort, key string
+	value     []byte
+}
+
+func (s *Service) selection(fields []row.Field, q RowsQuery, after string) (*selection, error) {
+	sel := &selection{fields: fields, query: q, after: after, chunk: row.NewBatch(fields, chunkRows)}
+	var err error
+	if strings.TrimSpace(q.Where) != "" {
+		if sel.where, err = query.CompileWhere(s.Parse, fields, q.Where); err != nil {
+			return nil, err
+		}
+	}
+	if strings.TrimSpace(q.Order) != "" {
+		if sel.order, err = query.ParseOrder(s.Parse, fields, q.Order); err != nil {
+			return nil, err
 		}
 	}
 	return sel, nil
+}
+
+// add takes a stored row into the chunk.
+func (sel *selection) add(key, value []byte) error {
+	head, values, err := splitRow(value)
+	if err != nil || sel.query.Final && head.status == windows.Provisional {
+		return err
+	}
+	sel.stored = append(sel.stored, storedRow{key: string(key), value: bytes.Clone(value)})
+	return appendStored(sel.chunk, values)
+}
+
+// choose takes the rows of the chunk that may be on the page, and empties it.
+func (sel *selection) choose() error {
+	var errs expr.Errors
+	var hit *row.Vector
+	if sel.where != nil && sel.chunk.Len > 0 {
+		hit = sel.where.Eval(sel.chunk, nil, &errs)
+	}
+	var key []byte
+	for i := range sel.chunk.Len {
+		if hit != nil {
+			if errs.Failed(i) {
+				return whereFailed(&errs)
+			}
+			if hit.IsNull(i) || hit.I64[i] == 0 {
+				continue
+			}
+		}
+		r := sel.stored[i]
+		key = appendSortKey(key[:0], sel.chunk, sel.order, i)
+		r.sort = string(append(key, r.key...))
+		if sel.after == "" || r.sort > sel.after {
+			sel.best = append(sel.best, r)
+		}
+	}
+	sel.chunk.Reset()
+	sel.stored = sel.stored[:0]
+	if len(sel.order) == 0 {
+		sel.full = len(sel.best) > sel.query.Limit
+	} else if len(sel.best) > 2*sel.query.Limit+chunkRows {
+		sel.rank()
+		sel.best = sel.best[:sel.query.Limit+1]
+	}
+	return nil
+}
+
+func (sel *selection) rank() {
+	slices.SortFunc(sel.best, func(a, b storedRow) int { return cmp.Compare(a.sort, b.sort) })
+}
+
+// page makes the answer of the rows that were chosen.
+func (sel *selection) page() (*RowsAnswer, error) {
+	sel.rank()
+	out := &RowsAnswer{Fields: sel.fields}
+	if limit := sel.query.Limit; len(sel.best) > limit {
+		sel.best = sel.best[:limit]
+		out.Next = sel.query.cursor(sel.best[limit-1].sort)
+	}
+	out.Rows = row.NewBatch(sel.fields, len(sel.best))
+	for _, r := range sel.best {
+		head, values, err := splitRow(r.value)
+		if err != nil {
+			return nil, err
+		}
+		out.Keys = append(out.Keys, []byte(r.key))
+		out.Status, out.Revision = append(out.Status, head.status), append(out.Revision, head.revision)
+		if err := appendStored(out.Rows, values); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 func whereFailed(errs *expr.Errors) error {
@@ -194,18 +276,12 @@ func whereFailed(errs *expr.Errors) error {
 	return p
 }
 
-func (s *Service) order(snap *Snapshot, text string) ([]query.OrderKey, error) {
-	if strings.TrimSpace(text) == "" {
-		return nil, nil
-	}
-	return query.ParseOrder(s.Parse, snap.Fields, text)
-}
-
-// appendSortKey adds bytes that sort as the order asks, equal rows by their key: for each column
-// where nulls go (one byte), and the value's key, inverted where the order descends.
-func appendSortKey(dst []byte, snap *Snapshot, order []query.OrderKey, i int) []byte {
+// appendSortKey adds bytes that sort as the order asks: for each column where nulls go (one byte),
+// and the value's key, inverted where the order descends. The row's own key follows, so that equal
+// rows have one order too.
+func appendSortKey(dst []byte, b *row.Batch, order []query.OrderKey, i int) []byte {
 	for _, o := range order {
-		v := snap.Rows.Cols[o.Col]
+		v := b.Cols[o.Col]
 		null := v.IsNull(i)
 		if null == o.NullsLast {
 			dst = append(dst, 1)
@@ -223,7 +299,7 @@ func appendSortKey(dst []byte, snap *Snapshot, order []query.OrderKey, i int) []
 			}
 		}
 	}
-	return append(dst, snap.Keys[i]...)
+	return dst
 }
 
 // A cursor is the sort key of the last row given, with what it was made for.

@@ -28,20 +28,11 @@ func (s *Service) Snapshot(name string) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.snapshot(nil)
-}
-
-// snapshot reads the rows at the last committed epoch (R1, R2). Rows that keep refuses, when it is
-// not nil, are left out.
-func (v *view) snapshot(keep func(rowHead) bool) (*Snapshot, error) {
-	v.gate.RLock()
-	snap := v.svc.kv.Snapshot()
-	v.gate.RUnlock()
-	defer snap.Close()
-	h, p, err := v.standing(snap)
+	snap, h, p, err := v.open()
 	if err != nil {
 		return nil, err
 	}
+	defer snap.Close()
 	fields, err := loadFields(h.Fields)
 	if err != nil {
 		return nil, err
@@ -52,7 +43,7 @@ func (v *view) snapshot(keep func(rowHead) bool) (*Snapshot, error) {
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		var head rowHead
 		var values []byte
-		if head, values, err = splitRow(it.Value()); err != nil || keep != nil && !keep(head) {
+		if head, values, err = splitRow(it.Value()); err != nil {
 			continue
 		}
 		err = appendStored(out.Rows, values)

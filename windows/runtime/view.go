@@ -155,6 +155,7 @@ type view struct {
 		explain string
 		warned  []query.Warning
 		columns []Column
+		work    map[uint32]*workNote
 		watch   map[chan struct{}]struct{}
 		cancel  context.CancelCauseFunc
 		ended   chan struct{}
@@ -168,7 +169,7 @@ func (s *Service) load(e catalog.Entry) (*view, error) {
 		return nil, err
 	}
 	v := &view{svc: s, id: e.ID, name: e.Name, kind: e.Kind, created: e.Created, updated: e.Updated}
-	v.mu.watch = map[chan struct{}]struct{}{}
+	v.mu.watch, v.mu.work = map[chan struct{}]struct{}{}, map[uint32]*workNote{}
 	h, err := getJSON[head](s.kv, headKey(v.id))
 	if errors.Is(err, kv.ErrNotFound) {
 		served := &doc

@@ -60,6 +60,8 @@ type worker struct {
 	// out is what was taken already when poison was looked for; commit uses it.
 	out  *engine.Output
 	wish bool
+	// work notes whether a crash now would be one with an epoch in work.
+	work *workNote
 }
 
 // fatal is an error that trying again would not mend: the view fails.
@@ -72,6 +74,7 @@ func (v *view) newWorker(doc *stored, serving bool) (*worker, error) {
 		svc: s, v: v, doc: doc, serving: serving, names: doc.streamNames(), now: s.Now,
 		logger: s.logger.With("view", v.name),
 	}
+	w.work = v.workOf(doc.Version)
 	d := doc.Definition
 	w.pace = pace{
 		throttle: time.Duration(*d.Throttle), epoch: time.Duration(*d.Epoch),
@@ -143,6 +146,9 @@ func (w *worker) reload() error {
 	}
 	if p := w.done.Position; p.Log != w.svc.log.ID() || p.Sequence > w.svc.log.End() {
 		return fatal{fmt.Errorf("the view has read a log that is no longer there, up to sequence %d: make the view again", p.Sequence)}
+	}
+	if err := w.readCrashes(); err != nil {
+		return err
 	}
 	prefix := engineKey(id, version)
 	it := w.svc.kv.Iter(prefix, kv.PrefixEnd(prefix))
@@ -255,6 +261,9 @@ func (w *worker) finish(ctx context.Context) error {
 // take gives one entry to the engine. A panic throws the epoch away and runs it again, entry by
 // entry, up to this one (E2).
 func (w *worker) take(e stream.Entry) error {
+	if err := w.noteWork(); err != nil {
+		return err
+	}
 	panicked, err := w.step(e)
 	if panicked != nil {
 		return w.rerun(e.Sequence(), panicked)
