@@ -122,11 +122,7 @@ func (a *aggregate) feed(c *chunk, sel []int32) {
 		g := &a.groups[slot]
 		g.rows += c.Weight(i)
 		if a.windowed {
-			if a.e.loose {
-				a.count(slot, c.f.final(i), c.Weight(i))
-			} else {
-				a.marks.rise(slot, c.f.final(i))
-			}
+			g.ends = countEnd(&a.marks, slot, g.ends, c.f.final(i), c.Weight(i), a.e.loose)
 		}
 		a.marks.touch(slot)
 		a.slots = append(a.slots, slot)
@@ -148,24 +144,6 @@ func (a *aggregate) feed(c *chunk, sel []int32) {
 			rows, to = a.only(c.Cols[call.Filter], sel)
 		}
 		a.cols[i].Add(to, rows, a.args, c.Weights, ranks)
-	}
-}
-
-// count keeps the finalAt of a group whose rows may leave it: the latest of those that are there.
-func (a *aggregate) count(slot int32, at windows.Micros, weight int64) {
-	g := &a.groups[slot]
-	if g.ends == nil {
-		g.ends = map[windows.Micros]int64{}
-	}
-	if g.ends[at] += weight; g.ends[at] == 0 {
-		delete(g.ends, at)
-	}
-	latest := windows.AtOnce
-	for at := range g.ends {
-		latest = max(latest, at)
-	}
-	if len(g.ends) > 0 { // an empty group stays where it was
-		a.marks.move(slot, latest)
 	}
 }
 

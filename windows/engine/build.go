@@ -1,8 +1,7 @@
 package engine
 
 import (
-	"fmt"
-
+	"tidemark/storage/problem"
 	"tidemark/storage/row"
 	"tidemark/windows"
 	"tidemark/windows/query"
@@ -71,14 +70,72 @@ func (b *builder) node(n query.Node, last bool) (*targets, error) {
 		if err == nil {
 			outs = &o.outs
 		}
+	case *query.TopN:
+		o := newTopN(b.e, b.ids, n, grows(n.In))
+		b.ids++
+		err = b.connect(n.In, o, false)
+		b.e.ops = append(b.e.ops, o)
+		outs = &o.outs
+	case *query.Union:
+		o := &union{e: b.e, whole: events(n)}
+		for _, in := range n.Ins {
+			if err == nil {
+				err = b.connect(in, o, last)
+			}
+		}
+		b.e.ops = append(b.e.ops, o)
+		b.e.unions = append(b.e.unions, o)
+		outs = &o.outs
 	default:
-		return nil, fmt.Errorf("a plan with %T cannot run", n)
+		return nil, unsupported("this view needs an operator (%T) that the engine doesn't have yet", n)
 	}
 	if err != nil {
 		return nil, err
 	}
 	b.made[n] = outs
 	return outs, nil
+}
+
+// unsupported says that the SQL is right and the engine can't run it.
+func unsupported(format string, args ...any) error {
+	return problem.New(422, "unsupported_sql", format, args...)
+}
+
+// grows reports whether rows never leave a node: they follow from events, and their windows from
+// their times.
+func grows(n query.Node) bool {
+	switch n := n.(type) {
+	case *query.Scan:
+		return true
+	case *query.Assign:
+		return n.Kind != windows.Session && grows(n.In)
+	case *query.Aggregate, *query.TopN:
+		return false
+	}
+	for _, in := range n.Inputs() {
+		if !grows(in) {
+			return false
+		}
+	}
+	return true
+}
+
+// events reports whether every row of a node follows from one event.
+func events(n query.Node) bool {
+	switch n := n.(type) {
+	case *query.Scan:
+		return true
+	case *query.Assign:
+		return n.Kind != windows.Session && n.Kind != windows.Slide && events(n.In)
+	case *query.Filter, *query.Project, *query.Union:
+		for _, in := range n.Inputs() {
+			if !events(in) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // connect makes the operator of a node and lets t read it.
@@ -105,6 +162,9 @@ func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
 	if from != nil {
 		bounds = from.bounds
 		b.fused[from.assign] = true
+		// Behind it a group may hold sessions that end at different times: it is not known to be
+		// final before all of them are given out.
+		b.e.loose = b.e.loose || !last
 	}
 	a, err := newAggregate(b.e, b.ids, n, last, bounds)
 	if err != nil {
@@ -164,8 +224,11 @@ func (b *builder) sessionsOf(n *query.Aggregate) *sessionGroups {
 					in = y.In
 				case *query.Project:
 					in = y.In
-				case *query.Scan:
-					stream = true
+				case *query.Scan, *query.Union:
+					stream = events(y)
+					if !stream {
+						return trace{}, false
+					}
 				default:
 					return trace{}, false
 				}
@@ -222,6 +285,9 @@ func (b *builder) sessionsOf(n *query.Aggregate) *sessionGroups {
 }
 
 func (b *builder) assign(n *query.Assign) (*targets, error) {
+	if !events(n.In) {
+		return nil, unsupported("a window function over groups or over another window function of state isn't supported yet")
+	}
 	ts := row.Scalar(row.Timestamp)
 	switch n.Kind {
 	case windows.Tumble, windows.Hop:
@@ -238,7 +304,7 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 	case windows.Session:
 		gap, ok := n.Size.Span()
 		if !ok {
-			return nil, fmt.Errorf("a gap of %s is not a fixed span", n.Size)
+			return nil, unsupported("a session's gap can't have months, and this is %s", n.Size)
 		}
 		o := &sessions{
 			e: b.e, id: b.ids, number: n.Number, kind: windows.Sessions{Gap: gap}, timeCol: n.TimeCol, keys: n.Keys,
@@ -269,7 +335,7 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 	case windows.Slide:
 		size, ok := n.Size.Span()
 		if !ok {
-			return nil, fmt.Errorf("a size of %s is not a fixed span", n.Size)
+			return nil, unsupported("the size of slide can't have months, and this is %s", n.Size)
 		}
 		o := newSliding(b.e, b.ids, n.In.Fields())
 		o.number, o.kind, o.timeCol, o.keys, o.where = n.Number, windows.Sliding{Size: size}, n.TimeCol, n.Keys, n.Where
@@ -278,5 +344,5 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 		b.e.ops = append(b.e.ops, o)
 		return &o.outs, b.connect(n.In, o, false)
 	}
-	return nil, fmt.Errorf("a plan with %s windows cannot run", n.Kind)
+	return nil, unsupported("%s windows aren't supported here yet", n.Kind)
 }

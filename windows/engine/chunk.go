@@ -22,6 +22,9 @@ type frame struct {
 	// same number where from is nil.
 	up   *frame
 	from []int32
+	// parts and part stand for up where rows come from several frames: row i of parts[part[i]].
+	parts []*frame
+	part  []int32
 	// batch is set where every row follows from one event; origin[i] is the event of row i, nil
 	// where it is i.
 	batch  bool
@@ -67,6 +70,14 @@ func (c *chunk) rows() int {
 	return len(c.sel)
 }
 
+// row is the number of the k-th row that counts.
+func (c *chunk) row(k int) int {
+	if c.sel == nil {
+		return k
+	}
+	return int(c.sel[k])
+}
+
 // event is the event that row i came of.
 func (f *frame) event(i int) int {
 	if f.origin == nil {
@@ -88,6 +99,12 @@ func (f *frame) wasRefused(i int) bool {
 	for ; f != nil; f = f.up {
 		if f.refused != nil && f.refused[i] {
 			return true
+		}
+		if f.parts != nil {
+			part := f.parts[f.part[i]]
+			if part.wasRefused(int(f.from[i])) {
+				return true
+			}
 		}
 		if f.from != nil {
 			i = int(f.from[i])

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"fmt"
-
 	"tidemark/stream"
 	"tidemark/windows"
 	"tidemark/windows/query"
@@ -54,6 +52,7 @@ type Engine struct {
 	scans    []*scan
 	windows  []window
 	sessions []*sessions
+	unions   []*union // inner ones first
 	ops      []operator
 	emit     *emitter
 	// loose plans have groups whose finalAt changes; everything is flushed at each step's end.
@@ -113,7 +112,7 @@ func New(plan *query.Plan, cfg Config) (*Engine, error) {
 		wm:      windows.NoWatermark,
 	}
 	if err := e.build(); err != nil {
-		return nil, fmt.Errorf("engine: %w", err)
+		return nil, err
 	}
 	return e, nil
 }

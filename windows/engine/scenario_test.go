@@ -543,7 +543,7 @@ func (s *script) finish() {
 	} {
 		got := run()
 		s.same(name, "rows", slices.Sorted(maps.Values(want.rows)), slices.Sorted(maps.Values(got.rows)))
-		s.same(name, "final changes", sorted(want.final), sorted(got.final))
+		s.same(name, "final changes", inOrder(want.final), inOrder(got.final))
 		s.same(name, "late records", want.late, got.late)
 		s.same(name, "row errors", want.errors, got.errors)
 		if want.counts != got.counts {
@@ -563,8 +563,8 @@ func (s *script) finish() {
 	}
 }
 
-// sorted leaves the order of different sequences: lines begin with theirs.
-func sorted(lines []string) []string { return slices.Sorted(slices.Values(lines)) }
+// inOrder leaves the order of different sequences: lines begin with theirs.
+func inOrder(lines []string) []string { return slices.Sorted(slices.Values(lines)) }
 
 func noStatus(rows map[string]string) []string {
 	var out []string

@@ -112,7 +112,7 @@ func (o *sessions) resolve(to int) {
 	}
 	first := o.pos
 	for n := o.in.rows(); o.pos < n; o.pos++ {
-		i := o.row(o.pos)
+		i := o.in.row(o.pos)
 		ev := o.in.f.event(i)
 		if ev >= to {
 			break
@@ -123,7 +123,7 @@ func (o *sessions) resolve(to int) {
 		o.one(i, ev)
 	}
 	for k := first; k < o.pos; k++ {
-		i := o.row(k)
+		i := o.in.row(k)
 		x := o.root(int32(o.start.I64[i]))
 		o.start.I64[i] = int64(x)
 		if int(x) < len(o.all) {
@@ -144,13 +144,6 @@ func (o *sessions) resolve(to int) {
 	o.moved = o.moved[:0]
 	o.free = append(o.free, o.merged...)
 	o.merged = o.merged[:0]
-}
-
-func (o *sessions) row(k int) int {
-	if o.in.sel == nil {
-		return k
-	}
-	return int(o.in.sel[k])
 }
 
 func (o *sessions) root(x int32) int32 {

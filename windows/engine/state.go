@@ -21,6 +21,7 @@ import (
 //	s id key        the sessions of a key of the session function with this number
 //	w id key …      a row of the slide function with this number
 //	x id key …      a row of the session function with this number
+//	p id key        a partition of the operator with this number
 //	r rowkey        an entry of the emitter
 //
 // Values begin with the number of their format. Integers are varints; a watermark is 8 bytes, big
@@ -33,6 +34,7 @@ const (
 	spaceSession    = 's'
 	spaceSlide      = 'w'
 	spaceSessionRow = 'x'
+	spacePartition  = 'p'
 	spaceRow        = 'r'
 )
 
@@ -92,7 +94,7 @@ func (e *Engine) Load(key, value []byte) error {
 		e.wm = e.tracker.Watermark()
 	case spaceCounts:
 		err = e.counts.decode(value)
-	case spaceGroup, spaceSession, spaceSlide, spaceSessionRow:
+	case spaceGroup, spaceSession, spaceSlide, spaceSessionRow, spacePartition:
 		err = errState
 		if part := e.part(key); part != nil {
 			err = part.load(key[2:], value)
@@ -120,6 +122,10 @@ func (e *Engine) part(key []byte) loader {
 		switch o := op.(type) {
 		case *aggregate:
 			if key[0] == spaceGroup && key[1] == o.id {
+				return o
+			}
+		case *topN:
+			if key[0] == spacePartition && key[1] == o.id {
 				return o
 			}
 		case *sliding:
@@ -195,17 +201,22 @@ func (a *aggregate) save(w *writes) {
 			}
 		}
 		if g.ends != nil {
-			dst = binary.AppendVarint(dst, int64(len(g.ends)))
-			for _, at := range slices.Sorted(maps.Keys(g.ends)) {
-				dst = binary.BigEndian.AppendUint64(dst, uint64(at))
-				dst = binary.AppendVarint(dst, g.ends[at])
-			}
+			dst = appendEnds(dst, g.ends)
 		}
 		if g.evidence != nil {
 			dst = appendPlaces(dst, g.evidence)
 		}
 		w.set(a.stateKey(g.key), dst)
 	})
+}
+
+func appendEnds(dst []byte, ends map[windows.Micros]int64) []byte {
+	dst = binary.AppendVarint(dst, int64(len(ends)))
+	for _, at := range slices.Sorted(maps.Keys(ends)) {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(at))
+		dst = binary.AppendVarint(dst, ends[at])
+	}
+	return dst
 }
 
 func appendPlaces(dst []byte, places []stream.Place) []byte {
@@ -257,11 +268,7 @@ func (a *aggregate) load(key, value []byte) error {
 		r.values(a.given, int(slot))
 	}
 	if flags&4 != 0 {
-		g.ends = map[windows.Micros]int64{}
-		for n := r.varint(); n > 0 && !r.bad; n-- {
-			at := r.watermark()
-			g.ends[at] = r.varint()
-		}
+		g.ends = r.ends()
 	}
 	if flags&8 != 0 {
 		g.evidence = r.places()
@@ -431,6 +438,25 @@ func (r *reader) watermark() windows.Micros {
 	n := binary.BigEndian.Uint64(r.src)
 	r.src = r.src[8:]
 	return int64(n)
+}
+
+func (r *reader) bytes(n int64) []byte {
+	if n < 0 || n > int64(len(r.src)) {
+		r.bad = true
+		return nil
+	}
+	b := r.src[:n]
+	r.src = r.src[n:]
+	return b
+}
+
+func (r *reader) ends() map[windows.Micros]int64 {
+	out := map[windows.Micros]int64{}
+	for n := r.varint(); n > 0 && !r.bad; n-- {
+		at := r.watermark()
+		out[at] = r.varint()
+	}
+	return out
 }
 
 func (r *reader) places() []stream.Place {

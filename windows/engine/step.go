@@ -63,6 +63,9 @@ func (e *Engine) compute(b *stream.Batch) {
 			s.read(b, sel)
 		}
 	}
+	for _, u := range e.unions {
+		u.combine()
+	}
 	e.countFiltered(b, sel)
 }
 
@@ -142,10 +145,7 @@ func (e *Engine) feed(from, to int) {
 		}
 		sel := make([]int32, 0, to-from)
 		for n := in.c.rows(); in.pos < n; in.pos++ {
-			i := in.pos
-			if in.c.sel != nil {
-				i = int(in.c.sel[i])
-			}
+			i := in.c.row(in.pos)
 			ev := in.c.f.event(i)
 			if ev >= to {
 				break
@@ -160,9 +160,10 @@ func (e *Engine) feed(from, to int) {
 	}
 }
 
-// settle lets windows become final as the watermark goes from start to wm.
+// settle lets windows become final as the watermark goes from start to wm. While rows flow the
+// engine's watermark stays at start: what an operator gets now, of windows that become final now,
+// was there in time.
 func (e *Engine) settle(start, wm windows.Micros) {
-	e.wm = wm
 	if wm == start && !e.loose {
 		return
 	}
@@ -170,6 +171,7 @@ func (e *Engine) settle(start, wm windows.Micros) {
 		op.settle(start, wm)
 	}
 	e.emit.settle(start, wm)
+	e.wm = wm
 }
 
 // finish ends an entry: corrections are given out, and what is closed is forgotten.
