@@ -234,8 +234,11 @@ func TestColumnTypesMayChangeWhileThereAreNoEvents(t *testing.T) {
 func TestUnknownMemberIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ body, name string }{
-		{`{"partitons":2}`, `"partitons"`}, {`{"idle_timeout":"x"}`, "idle_timeout"}, {`{"columns":{"a":"NOPE"}}`, `"a"`},
-		{`{"max_skew":"5 parsecs","max_ahead":"y"}`, "max_ahead"}, {`{"retention":{"years":1}}`, `"years"`},
+		{`{"partitons":2}`, `"partitons"`},
+		{`{"idle_timeout":"x"}`, "idle_timeout"},
+		{`{"columns":{"a":"NOPE"}}`, `"a"`},
+		{`{"max_skew":"5 parsecs","max_ahead":"y"}`, "max_ahead"},
+		{`{"retention":{"years":1}}`, `"years"`},
 	} {
 		if _, err := stream.ParseConfig([]byte(c.body)); err == nil || !strings.Contains(err.Error(), c.name) {
 			t.Errorf("%s: %v does not name %s", c.body, err, c.name)
@@ -389,9 +392,19 @@ func TestDurationsAreGosAndDays(t *testing.T) {
 		want time.Duration
 		back string
 	}{
-		{"5s", 5 * time.Second, "5s"}, {"0s", 0, "0s"}, {"0", 0, "0s"}, {"7d", 168 * time.Hour, "7d"}, {"1d", 24 * time.Hour, "24h"},
-		{"24h", 24 * time.Hour, "24h"}, {"1d12h", 36 * time.Hour, "36h"}, {"0.5d", 12 * time.Hour, "12h"}, {"90m", 90 * time.Minute, "1h30m"},
-		{"100ms", 100 * time.Millisecond, "100ms"}, {"168h", 168 * time.Hour, "7d"}, {"1m", time.Minute, "1m"}, {"1h0m1s", time.Hour + time.Second, "1h0m1s"},
+		{"5s", 5 * time.Second, "5s"},
+		{"0s", 0, "0s"},
+		{"0", 0, "0s"},
+		{"7d", 168 * time.Hour, "7d"},
+		{"1d", 24 * time.Hour, "24h"},
+		{"24h", 24 * time.Hour, "24h"},
+		{"1d12h", 36 * time.Hour, "36h"},
+		{"0.5d", 12 * time.Hour, "12h"},
+		{"90m", 90 * time.Minute, "1h30m"},
+		{"100ms", 100 * time.Millisecond, "100ms"},
+		{"168h", 168 * time.Hour, "7d"},
+		{"1m", time.Minute, "1m"},
+		{"1h0m1s", time.Hour + time.Second, "1h0m1s"},
 	} {
 		got, err := stream.ParseDuration(c.text)
 		if err != nil || time.Duration(got) != c.want || got.String() != c.back {

@@ -96,8 +96,14 @@ func TestRelationsShareOneNamespace(t *testing.T) {
 		name string
 		want string
 	}{
-		{Stream, "a", "<nil>"}, {View, "a", "409 name_taken"}, {Alert, "a", "409 name_taken"},
-		{Dashboard, "a", "<nil>"}, {Key, "a", "<nil>"}, {Stream, "a", "<nil>"}, {Alert, "b", "<nil>"}, {Stream, "b", "409 name_taken"},
+		{Stream, "a", "<nil>"},
+		{View, "a", "409 name_taken"},
+		{Alert, "a", "409 name_taken"},
+		{Dashboard, "a", "<nil>"},
+		{Key, "a", "<nil>"},
+		{Stream, "a", "<nil>"},
+		{Alert, "b", "<nil>"},
+		{Stream, "b", "409 name_taken"},
 	} {
 		if _, err := c.Put(step.kind, step.name, []byte(`{}`), 0); code(err) != step.want {
 			t.Errorf("put %s %s: %s, want %s", step.kind, step.name, code(err), step.want)
@@ -119,11 +125,29 @@ func TestBadNamesAreRefused(t *testing.T) {
 		name string
 		ok   bool
 	}{
-		{Stream, "a", true}, {Stream, "a_1", true}, {Stream, long + "12345", true}, {Stream, long + "123456", false},
-		{View, long, true}, {View, long + "1", false}, {Alert, long + "1", false}, {Dashboard, long + "12345", true},
-		{Stream, "", false}, {Stream, "A", false}, {Stream, "1a", false}, {Stream, "_a", false}, {Stream, "a-b", false}, {Stream, "ä", false},
-		{Stream, "../x", false}, {Stream, "%2e%2e%2f", false}, {Stream, "a\x00", false}, {Stream, `a\b`, false}, {Stream, ":name", false},
-		{Stream, "late_a", false}, {View, "tidemark_x", false}, {Dashboard, "late_a", true}, {Stream, "later", true},
+		{Stream, "a", true},
+		{Stream, "a_1", true},
+		{Stream, long + "12345", true},
+		{Stream, long + "123456", false},
+		{View, long, true},
+		{View, long + "1", false},
+		{Alert, long + "1", false},
+		{Dashboard, long + "12345", true},
+		{Stream, "", false},
+		{Stream, "A", false},
+		{Stream, "1a", false},
+		{Stream, "_a", false},
+		{Stream, "a-b", false},
+		{Stream, "ä", false},
+		{Stream, "../x", false},
+		{Stream, "%2e%2e%2f", false},
+		{Stream, "a\x00", false},
+		{Stream, `a\b`, false},
+		{Stream, ":name", false},
+		{Stream, "late_a", false},
+		{View, "tidemark_x", false},
+		{Dashboard, "late_a", true},
+		{Stream, "later", true},
 	} {
 		err := CheckName(c.kind, c.name)
 		if (err == nil) != c.ok || err != nil && (code(err) != "400 bad_name" || !strings.Contains(err.Error(), "[a-z][a-z0-9_]{0,")) {
