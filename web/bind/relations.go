@@ -5,7 +5,6 @@ import (
 
 	"tidemark/storage/catalog"
 	"tidemark/storage/problem"
-	"tidemark/stream"
 	"tidemark/web/live"
 )
 
@@ -16,16 +15,16 @@ func Relations(cat *catalog.Catalog) live.Relations {
 		if e, ok := cat.Lookup(name); ok {
 			switch e.Kind {
 			case catalog.Stream:
-				return live.Relation{Kind: live.Stream, Name: name, Stream: stream.ID(e.ID)}, nil
+				return live.Relation{Kind: live.Stream, Name: name, ID: e.ID}, nil
 			case catalog.View:
-				return live.Relation{Kind: live.View, Name: name}, nil
+				return live.Relation{Kind: live.View, Name: name, ID: e.ID}, nil
 			case catalog.Alert:
-				return live.Relation{Kind: live.Alert, Name: name}, nil
+				return live.Relation{Kind: live.Alert, Name: name, ID: e.ID}, nil
 			}
 		}
 		if view, late := strings.CutPrefix(name, "late_"); late {
 			if e, ok := cat.Lookup(view); ok && e.Kind != catalog.Stream {
-				return live.Relation{Kind: live.LateOf, Name: view}, nil
+				return live.Relation{Kind: live.LateOf, Name: view, ID: e.ID}, nil
 			}
 		}
 		return live.Relation{}, problem.New(404, "unknown_relation", "there is no stream, view or alert %.80q", name).

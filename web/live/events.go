@@ -17,13 +17,13 @@ const (
 // stream follows a stream in the order of the log, never folded.
 func (s *subscription) stream(ctx context.Context, from start) error {
 	log := s.hub.opts.Log
-	arrived, stop := log.Watch(s.rel.Stream)
+	arrived, stop := log.Watch(stream.ID(s.rel.ID))
 	defer stop()
 	at, err := s.streamStart(ctx, from)
 	if err != nil {
 		return err
 	}
-	r := &eventReader{sub: s, at: at, reader: log.Read([]stream.ID{s.rel.Stream}, at.Sequence)}
+	r := &eventReader{sub: s, at: at, reader: log.Read([]stream.ID{stream.ID(s.rel.ID)}, at.Sequence)}
 	defer r.reader.Close()
 	for {
 		busy := true
@@ -62,7 +62,7 @@ func (s *subscription) streamStart(ctx context.Context, from start) (stream.Posi
 	case "", "latest":
 		at.Sequence = log.End()
 	case "time":
-		seq, err := s.hub.sequenceAt([]stream.ID{s.rel.Stream}, from.time)
+		seq, err := s.hub.sequenceAt([]stream.ID{stream.ID(s.rel.ID)}, from.time)
 		if err != nil {
 			return at, err
 		}
@@ -89,7 +89,7 @@ func (s *subscription) gone(at stream.Position) (oldest stream.Position, gone bo
 		// Oldest is the last sequence whose entries of a stream may be gone; all behind it are kept.
 		Oldest(stream.ID) stream.Sequence
 	}); ok {
-		oldest.Sequence = keeps.Oldest(s.rel.Stream)
+		oldest.Sequence = keeps.Oldest(stream.ID(s.rel.ID))
 	}
 	return oldest, at.Log != oldest.Log || at.Sequence > log.End() || at.Sequence < oldest.Sequence || at.Within < 0
 }

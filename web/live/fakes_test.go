@@ -34,6 +34,8 @@ type world struct {
 	acks    map[string]string
 	bells   map[chan struct{}]struct{}
 	panics  bool
+	reads   int    // epochs that were read of the change stream
+	anew    uint64 // how often "payments" was deleted and made anew
 	now     time.Time
 }
 
@@ -276,6 +278,7 @@ func (c *fakeChanges) Next() (*live.Epoch, bool, error) {
 	for _, e := range c.w.view.epochs {
 		if e.To.Sequence > c.at.Sequence {
 			c.at = e.To
+			c.w.reads++
 			return e, true, nil
 		}
 	}
@@ -362,7 +365,9 @@ func (fakeSelector) Order(_ []row.Field, text string) ([]live.OrderKey, error) {
 func (w *world) relations(name string) (live.Relation, error) {
 	switch name {
 	case "payments":
-		return live.Relation{Kind: live.Stream, Name: name, Stream: 1}, nil
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return live.Relation{Kind: live.Stream, Name: name, ID: 1 + w.anew}, nil
 	case "revenue":
 		return live.Relation{Kind: live.View, Name: name}, nil
 	case "fraud":

@@ -24,6 +24,8 @@ type Hub struct {
 		empty chan struct{}
 		// readers holds who reads for a group (I6).
 		readers map[groupKey]*subscription
+		// tails are the change streams that are followed now.
+		tails map[Relation]*tail
 	}
 	stats Stats
 }
@@ -54,6 +56,7 @@ func NewHub(opts Options) *Hub {
 	h := &Hub{opts: opts.WithDefaults()}
 	h.mu.lines = map[line]struct{}{}
 	h.mu.readers = map[groupKey]*subscription{}
+	h.mu.tails = map[Relation]*tail{}
 	h.mu.empty = make(chan struct{})
 	return h
 }

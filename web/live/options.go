@@ -26,8 +26,9 @@ const (
 type Relation struct {
 	Kind Kind
 	Name string
-	// Stream is a stream's number.
-	Stream stream.ID
+	// ID is its internal number, so that one that is made anew is another. Of a stream it is the
+	// stream's.
+	ID uint64
 }
 
 // Relations finds what a name stands for; its error is a *problem.Problem, such as 404

@@ -184,7 +184,8 @@ func (s *selection) fill(snap *Snapshot) ([]*selected, error) {
 	}
 	rows := make([]*selected, 0, len(passing))
 	for _, i := range passing {
-		rows = append(rows, s.pick(snap.Rows, int(i), string(snap.Keys[i]), snap.Status[i], 0))
+		text := row.AppendJSONRow(nil, s.fields, snap.Rows, int(i))
+		rows = append(rows, s.pick(snap.Rows, int(i), string(snap.Keys[i]), text, snap.Status[i], 0))
 	}
 	if s.keeps || len(s.order) > 0 {
 		slices.SortFunc(rows, compareSelected)
@@ -204,8 +205,8 @@ func (s *selection) fill(snap *Snapshot) ([]*selected, error) {
 }
 
 // pick makes a kept row of row i.
-func (s *selection) pick(b *row.Batch, i int, key string, status windows.Status, revision int32) *selected {
-	r := &selected{key: key, json: row.AppendJSONRow(nil, s.fields, b, i), status: status, revision: revision}
+func (s *selection) pick(b *row.Batch, i int, key string, text []byte, status windows.Status, revision int32) *selected {
+	r := &selected{key: key, json: text, status: status, revision: revision}
 	var rank []byte
 	for _, k := range s.order {
 		rank = appendRank(rank, b.Cols[k.Column], i, k)
@@ -252,7 +253,8 @@ func (s *selection) check() error {
 
 // take takes an epoch's changes. It returns those that the selection lets through; a selection
 // that keeps rows returns none, settle tells then what to send.
-func (s *selection) take(c *windows.Changes) ([]change, error) {
+func (s *selection) take(e *sharedEpoch) ([]change, error) {
+	c := e.Changes
 	passing, err := s.passing(c.Rows)
 	if err != nil {
 		return nil, err
@@ -262,9 +264,9 @@ func (s *selection) take(c *windows.Changes) ([]change, error) {
 		key := string(c.Keys[i])
 		switch {
 		case !s.keeps:
-			out = append(out, change{c.Ops[i], key, row.AppendJSONRow(nil, s.fields, c.Rows, int(i)), c.Status[i], c.Revision[i]})
+			out = append(out, change{c.Ops[i], key, e.row(s.fields, int(i)), c.Status[i], c.Revision[i]})
 		case c.Ops[i] > 0:
-			s.insert(s.pick(c.Rows, int(i), key, c.Status[i], c.Revision[i]))
+			s.insert(s.pick(c.Rows, int(i), key, e.row(s.fields, int(i)), c.Status[i], c.Revision[i]))
 		default:
 			s.remove(key)
 			s.gone[key] = change{status: c.Status[i], revision: c.Revision[i]}

@@ -183,8 +183,21 @@ func (s *subscription) untilProgress() time.Duration {
 	return max(0, s.hub.opts.ProgressEvery-time.Since(s.quiet))
 }
 
+// stillThere says whether the relation is the one that was subscribed to: a stream or an alert
+// that is made anew under the same name is another one.
+func (s *subscription) stillThere() error {
+	now, err := s.hub.opts.Relations(s.op.To)
+	if err == nil && now.ID != s.rel.ID {
+		err = problem.New(404, "unknown_relation", "%s was deleted; there is another one of that name now", s.op.To).WithHint("subscribe again")
+	}
+	return err
+}
+
 // wait sleeps until something may have come, an ack has, progress is due or ctx ends.
 func (s *subscription) wait(ctx context.Context, arrived <-chan struct{}) error {
+	if err := s.stillThere(); err != nil {
+		return err
+	}
 	timer := time.NewTimer(s.untilProgress())
 	defer timer.Stop()
 	select {

@@ -23,7 +23,7 @@ const (
 // viewReader follows the change stream of one view.
 type viewReader struct {
 	*subscription
-	changes Changes
+	changes follower
 	sel     *selection
 	// at and asOf are what the client has.
 	at   stream.Position
@@ -42,7 +42,9 @@ func (s *subscription) view(ctx context.Context, from start) error {
 	views := s.hub.opts.Views
 	arrived, stop := views.Watch(s.rel.Name)
 	defer stop()
-	r := &viewReader{subscription: s, raw: s.op.Fold != nil && !*s.op.Fold}
+	shared, leave := s.hub.join(s.rel)
+	defer leave()
+	r := &viewReader{subscription: s, raw: s.op.Fold != nil && !*s.op.Fold, changes: follower{views: views, tail: shared}}
 	if err := r.start(ctx, from); err != nil {
 		return err
 	}
@@ -94,7 +96,7 @@ func (r *viewReader) start(ctx context.Context, from start) error {
 			head.Position, head.AsOf = snap.Position, snap.AsOf
 		}
 		r.at, r.asOf = head.Position, head.AsOf
-		r.changes, err = views.Changes(r.rel.Name, &r.at)
+		r.changes.at = r.at
 	case "earliest", "time":
 		if from.kind == "time" {
 			if r.sel.keeps {
@@ -106,15 +108,15 @@ func (r *viewReader) start(ctx context.Context, from start) error {
 			}
 		}
 		r.raw = true
-		if r.changes, err = views.Changes(r.rel.Name, nil); err == nil {
-			r.at = r.changes.Position()
+		if r.changes.own, err = views.Changes(r.rel.Name, nil); err == nil {
+			r.at = r.changes.own.Position()
 		}
 	case "position":
 		if r.sel.keeps { // which rows the client holds can't be known
 			return r.snapshot(ctx, from.text)
 		}
 		r.at = from.at
-		if r.changes, err = views.Changes(r.rel.Name, &r.at); errors.As(err, new(*Gap)) {
+		if r.changes.own, err = views.Changes(r.rel.Name, &r.at); errors.As(err, new(*Gap)) {
 			return r.snapshot(ctx, from.text)
 		}
 	}
@@ -138,7 +140,7 @@ func (r *viewReader) sequenceAt(head Head, at stream.Micros) (stream.Sequence, e
 		if err != nil {
 			return 0, err
 		}
-		ids = append(ids, rel.Stream)
+		ids = append(ids, stream.ID(rel.ID))
 	}
 	return r.hub.sequenceAt(ids, at)
 }
@@ -158,10 +160,8 @@ func (r *viewReader) snapshot(ctx context.Context, gone string) error {
 	if err != nil {
 		return err
 	}
-	if r.changes, err = views.Changes(r.rel.Name, &snap.Position); err != nil {
-		return err
-	}
 	r.at, r.asOf = snap.Position, snap.AsOf
+	r.changes.at, r.changes.own = r.at, nil
 	position := r.at.String()
 	if !r.reached {
 		if err := r.subscribed(ctx, position, gone == ""); err != nil {
@@ -216,14 +216,14 @@ func (r *viewReader) step(ctx context.Context) (caughtUp bool, err error) {
 	}
 	var sum folder
 	for sum.taken < maxFolded {
-		e, ok, err := r.changes.Next()
+		e, err := r.changes.next()
 		if errors.As(err, new(*Gap)) {
 			return false, r.snapshot(ctx, r.at.String())
 		}
 		if err != nil {
 			return false, err
 		}
-		if !ok {
+		if e == nil {
 			caughtUp = true
 			break
 		}
@@ -231,7 +231,7 @@ func (r *viewReader) step(ctx context.Context) (caughtUp bool, err error) {
 		if e.Changes == nil || e.To.Sequence <= r.skip {
 			continue
 		}
-		out, err := r.sel.take(e.Changes)
+		out, err := r.sel.take(e)
 		if err != nil {
 			return false, err
 		}
