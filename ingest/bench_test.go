@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -56,4 +57,36 @@ func BenchmarkDecodeBids(b *testing.B) {
 	b.Run("with key and id", func(b *testing.B) {
 		benchmarkDecode(b, stream.Config{TimeField: "ts", KeyField: "channel", IDField: "price", Partitions: 8, Columns: bidColumns}, bids(1000, false), 1000)
 	})
+}
+
+// nowhere is a log that keeps nothing.
+type nowhere struct{ stream.Log }
+
+func (nowhere) ID() stream.LogID     { return 1 }
+func (nowhere) End() stream.Sequence { return 1 }
+func (nowhere) Append(_ context.Context, reqs []*stream.Events) ([]stream.Appended, error) {
+	return make([]stream.Appended, len(reqs)), nil
+}
+
+func BenchmarkPostBids(b *testing.B) {
+	for _, cfg := range []struct {
+		name   string
+		config stream.Config
+	}{{"declared", stream.Config{TimeField: "ts", Columns: bidColumns}}, {"inferred", stream.Config{TimeField: "ts"}}} {
+		b.Run(cfg.name, func(b *testing.B) {
+			w := newWorld(b)
+			w.declare("bid", cfg.config)
+			in := New(w.streams, nowhere{}, Options{})
+			body := bids(100, false)
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				a, err := in.Post(context.Background(), Request{Stream: "bid", Body: body, ContentType: "application/x-ndjson"})
+				if err != nil || a.Accepted != 100 || len(a.JSON()) == 0 {
+					b.Fatal(a, err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/event")
+		})
+	}
 }
