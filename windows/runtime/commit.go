@@ -101,7 +101,16 @@ func (w *worker) commitEpoch() error {
 	if err != nil {
 		return fmt.Errorf("commit the epoch up to sequence %d: %w", w.last, err)
 	}
-	w.pace.committed(w.now(), w.in)
+	now := w.now()
+	w.pace.committed(now, w.in)
+	if w.serving {
+		v.gauges.epochs.Add(1)
+		if out.Changes != nil {
+			v.gauges.changes.Add(int64(out.Changes.Len()))
+		}
+		v.gauges.lastCommit.Store(now.UnixMicro())
+		v.gauges.pending.Store(0)
+	}
 	w.done, w.in, w.poison = next, pending{}, nil
 	w.work.calm = true
 	w.wantClock(w.eng.HasOpen())

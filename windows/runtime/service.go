@@ -245,21 +245,28 @@ func (s *Service) pinned(id stream.ID, column int) bool {
 	return false
 }
 
-// Relations is what FROM can name now.
-func (s *Service) Relations() query.Catalog { return relations{registry: s.Registry} }
+// Relations is what FROM can name now: streams, views and alerts.
+func (s *Service) Relations() query.Catalog { return relations{svc: s} }
 
 // relations is the catalog that a view's SQL is bound against: streams as they were when the view
 // was made (R1), or as they are now when bound is nil.
 type relations struct {
-	registry *stream.Registry
-	bound    []boundSource
+	svc   *Service
+	bound []boundSource
 }
 
 // Relation implements query.Catalog.
 func (r relations) Relation(name string) (query.Relation, bool) {
-	st, err := r.registry.Get(strings.ToLower(name))
+	name = strings.ToLower(name)
+	st, err := r.svc.Registry.Get(name)
 	if err != nil {
-		return query.Relation{}, false
+		v, err := r.svc.find(name)
+		if err != nil {
+			return query.Relation{}, false
+		}
+		h, _ := v.published()
+		fields, err := loadFields(h.Fields)
+		return query.Relation{Name: name, Kind: string(v.kind), Fields: fields}, err == nil
 	}
 	fields := st.Schema.Fields
 	if i := slices.IndexFunc(r.bound, func(b boundSource) bool { return b.ID == st.ID }); i >= 0 {

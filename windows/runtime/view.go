@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidemark/storage/catalog"
@@ -136,6 +137,12 @@ type view struct {
 	// gate is held for writing while a commit is on its way, and for reading while a snapshot of
 	// the store is made (R1).
 	gate sync.RWMutex
+
+	// gauges are what operators see.
+	gauges struct {
+		epochs, changes, pending atomic.Int64
+		lastCommit               atomic.Int64 // microseconds since 1970
+	}
 
 	mu struct {
 		sync.Mutex
@@ -311,7 +318,7 @@ func (v *view) watcher() (<-chan struct{}, func()) {
 
 // compile binds a definition. The plan's expressions belong to one goroutine.
 func (s *Service) compile(d Definition, bound []boundSource) (*query.Plan, error) {
-	return query.Compile(s.Parse, relations{s.Registry, bound}, d.SQL, query.Options{EmitFinal: d.Emit == EmitFinal})
+	return query.Compile(s.Parse, relations{s, bound}, d.SQL, query.Options{EmitFinal: d.Emit == EmitFinal})
 }
 
 // engineConfig is what a definition means to the engine.

@@ -284,6 +284,9 @@ func (w *worker) step(e stream.Entry) (panicked *panicError, err error) {
 		w.in.events += b.Len
 	}
 	w.in.provisional, w.in.final = w.eng.Pending()
+	if w.serving {
+		w.v.gauges.pending.Store(int64(w.in.events))
+	}
 	w.asOf.take(w.names[e.Stream()], e)
 	w.last, w.at = e.Sequence(), e.AppendTime()
 	return nil, nil
