@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,6 +92,7 @@ func wrapped(before, sql, after string) string { return before + "(\n" + sql + "
 // runQuery runs under ctx, the query's time, and sends under the request's: how fast a client
 // reads is not the query's fault.
 func (c *child) runQuery(ctx, request context.Context, req queryRequest, out *frameWriter) error {
+	req.SQL = onLines(req.SQL)
 	args, err := parameters(req.Params)
 	if err != nil {
 		return err
@@ -243,12 +245,12 @@ func sendRows(ctx context.Context, columns []resultColumn, rows driver.Rows, max
 	return out.json(frameEnd, end)
 }
 
-// parameters turns JSON values into what DuckDB binds: whole numbers exactly, others as DOUBLE,
-// text as VARCHAR (which DuckDB casts to what the place takes).
+// parameters turns JSON values into what DuckDB binds: whole numbers exactly, others as DOUBLE.
+// Text came into the query's tree before, where it is a literal that takes the type of its place.
 func parameters(raw []json.RawMessage) ([]driver.NamedValue, error) {
 	args := make([]driver.NamedValue, len(raw))
 	for i, r := range raw {
-		args[i].Ordinal = i + 1
+		args[i].Ordinal, args[i].Name = i+1, strconv.Itoa(i+1)
 		dec := json.NewDecoder(strings.NewReader(string(r)))
 		dec.UseNumber()
 		var v any
@@ -287,7 +289,7 @@ func parameters(raw []json.RawMessage) ([]driver.NamedValue, error) {
 	return args, nil
 }
 
-func badParameter(i int, what string) error {
+func badParameter(i int, what string) *wireError {
 	return &wireError{
 		Status: 422, Code: "bad_param", Position: -1, Detail: fmt.Sprintf("parameter %d %s", i+1, what),
 		Hint: "parameters are numbers, text, true, false and null",

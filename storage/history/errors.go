@@ -106,9 +106,9 @@ func isWord(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
 }
 
-// placesOf are the places of a word in a text, without regard to case.
+// placesOf are the places of a word in a text, without regard to case, strings and comments left out.
 func placesOf(text, word string) []int {
-	text, word = strings.ToLower(text), strings.ToLower(word)
+	text, word = asciiLower(withoutStrings(text)), asciiLower(word)
 	var places []int
 	for from := 0; word != ""; {
 		n := strings.Index(text[from:], word)
@@ -143,4 +143,96 @@ func translate(ran string, at int, source string) int {
 		}
 	}
 	return there[0]
+}
+
+// asciiLower folds letters whose cases have the same length, so that places stay.
+func asciiLower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+// withoutStrings blanks out the strings and comments of a SQL text; what is left keeps its place.
+func withoutStrings(text string) string {
+	b := []byte(text)
+	eachPart(text, func(from, to int, code bool) {
+		if !code && text[from] != '"' {
+			for i := from; i < to; i++ {
+				b[i] = ' '
+			}
+		}
+	})
+	return string(b)
+}
+
+// eachPart calls f for the parts of a SQL text: code, and each string, quoted name and comment.
+func eachPart(text string, f func(from, to int, code bool)) {
+	start := 0
+	for i := 0; i < len(text); {
+		end := i
+		switch {
+		case text[i] == '\'' || text[i] == '"':
+			end = i + 1
+			for end < len(text) {
+				if text[end] != text[i] {
+					end++
+				} else if end+1 < len(text) && text[end+1] == text[i] {
+					end += 2
+				} else {
+					break
+				}
+			}
+			end = min(end+1, len(text))
+		case strings.HasPrefix(text[i:], "--"):
+			if n := strings.IndexByte(text[i:], '\n'); n >= 0 {
+				end = i + n
+			} else {
+				end = len(text)
+			}
+		case strings.HasPrefix(text[i:], "/*"):
+			if n := strings.Index(text[i+2:], "*/"); n >= 0 {
+				end = i + n + 4
+			} else {
+				end = len(text)
+			}
+		default:
+			i++
+			continue
+		}
+		if start < i {
+			f(start, i, true)
+		}
+		f(i, end, false)
+		i, start = end, end
+	}
+	if start < len(text) {
+		f(start, len(text), true)
+	}
+}
+
+// onLines breaks a text into lines at its blanks, strings and names left alone. DuckDB's errors
+// show the line they mean, and in a short line the place is right; in a long one it may not be.
+func onLines(text string) string {
+	b := []byte(text)
+	eachPart(text, func(from, to int, code bool) {
+		if !code {
+			if text[from] == '-' || text[from] == '/' {
+				b = nil // a comment would end at its first blank
+			}
+			return
+		}
+		for i := from; i < to && b != nil; i++ {
+			if text[i] == ' ' {
+				b[i] = '\n'
+			}
+		}
+	})
+	if b == nil {
+		return text
+	}
+	return string(b)
 }

@@ -233,7 +233,7 @@ func (h *History) setProcess(p *process) {
 	h.mu.changed = make(chan struct{})
 }
 
-// restartDelay is the pause before the n-th start in a row that follows a short life.
+// restartDelay is the pause after n lives in a row that answered nothing.
 func restartDelay(n int) time.Duration {
 	return min(50*time.Millisecond<<min(n, 10), 5*time.Second)
 }

@@ -23,12 +23,11 @@ type process struct {
 	// done is closed when the process has ended; then err says how.
 	done chan struct{}
 	err  error
+	// served says that it answered at least once.
+	served atomic.Bool
 	// killed says that we ended it, for a query that outlived its deadline.
 	killed atomic.Bool
 }
-
-// A child that lived shorter than this counts as a failed start.
-const shortLife = 2 * time.Second
 
 // startWithin bounds opening the file: replaying DuckDB's log takes time.
 const startWithin = 2 * time.Minute
@@ -39,7 +38,7 @@ const openFailures = 3
 
 // supervise keeps a child running until Close. first gets the outcome of the first start.
 func (h *History) supervise(first chan<- error) {
-	short, unopened := 0, 0
+	useless, unopened := 0, 0 // lives in a row that answered nothing, starts that failed
 	for {
 		p, said, err := h.startProcess()
 		if err != nil {
@@ -61,7 +60,6 @@ func (h *History) supervise(first chan<- error) {
 				h.mu.Unlock()
 				h.log.Error("history's file would not open; it was set aside and is built again from the log", "file", said.SetAside, "err", said.Reason)
 			}
-			began := time.Now()
 			h.setProcess(p)
 			if first != nil {
 				first <- nil
@@ -80,14 +78,14 @@ func (h *History) supervise(first chan<- error) {
 			if !p.killed.Load() {
 				h.log.Warn("history's process ended and is started again", "err", p.err)
 			}
-			if time.Since(began) > shortLife || p.killed.Load() {
-				short = 0
+			if p.served.Load() || p.killed.Load() {
+				useless = 0
 				continue
 			}
 		}
-		short++
+		useless++
 		select {
-		case <-time.After(restartDelay(short)):
+		case <-time.After(restartDelay(useless)):
 		case <-h.ended:
 			if first != nil {
 				first <- errClosed

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -80,6 +82,10 @@ func (h *History) Query(ctx context.Context, q Query, w io.Writer) (Stats, error
 		}
 		req.Params[i] = b
 	}
+	var err error
+	if req.SQL, err = h.withTexts(q.SQL, q.Params); err != nil {
+		return Stats{}, err
+	}
 	deadline := began.Add(q.Timeout)
 	release, err := h.admit(ctx, deadline)
 	if err != nil {
@@ -107,13 +113,71 @@ func (h *History) Query(ctx context.Context, q Query, w io.Writer) (Stats, error
 			if source == "" {
 				source = q.SQL
 			}
-			we.Position = translate(q.SQL, we.Position, source)
+			we.Position = translate(req.SQL, we.Position, source)
 			if we.Status == 499 && ctx.Err() != nil {
 				return stats, ctx.Err()
 			}
 			return stats, we.problem()
 		}
 		return stats, err
+	}
+}
+
+// withTexts puts the parameters that are text into the query's tree, as literals. Bound, they
+// would be VARCHAR and not compare with a TIMESTAMP; a literal takes the type of its place. DuckDB
+// writes the tree as SQL, so no text gets out of its quotes.
+func (h *History) withTexts(sql string, params []any) (string, error) {
+	texts := map[string]string{}
+	for i, v := range params {
+		var s string
+		b, err := json.Marshal(v)
+		if err != nil || json.Unmarshal(b, &s) != nil || len(b) == 0 || b[0] != '"' {
+			continue
+		}
+		if strings.IndexByte(s, 0) >= 0 {
+			return "", badParameter(i, "holds a NUL character").problem()
+		}
+		texts[strconv.Itoa(i+1)] = s
+	}
+	if len(texts) == 0 {
+		return sql, nil
+	}
+	ast, err := h.parse(sql)
+	if err != nil {
+		return "", err
+	}
+	dec := json.NewDecoder(bytes.NewReader(ast))
+	dec.UseNumber()
+	var root any
+	if err := dec.Decode(&root); err != nil {
+		return "", err
+	}
+	setTexts(root, texts)
+	if ast, err = json.Marshal(root); err != nil {
+		return "", err
+	}
+	return h.SQLFromAST(ast)
+}
+
+// setTexts turns the parameters of a tree that have a text into constants.
+func setTexts(v any, texts map[string]string) {
+	switch v := v.(type) {
+	case []any:
+		for _, c := range v {
+			setTexts(c, texts)
+		}
+	case node:
+		if text(v, "class") == "PARAMETER" {
+			if s, ok := texts[text(v, "identifier")]; ok {
+				delete(v, "identifier")
+				v["class"], v["type"] = "CONSTANT", "VALUE_CONSTANT"
+				v["value"] = node{"type": node{"id": "VARCHAR", "type_info": nil}, "is_null": false, "value": s}
+			}
+			return
+		}
+		for _, c := range v {
+			setTexts(c, texts)
+		}
 	}
 }
 
@@ -201,6 +265,7 @@ func (h *History) tryQuery(ctx context.Context, req queryRequest, deadline time.
 		return Stats{}, h.broken(ctx, p, overdue.Load(), try)
 	}
 	defer resp.Body.Close()
+	p.served.Store(true)
 	if resp.StatusCode != http.StatusOK {
 		err := readError(resp)
 		var we *wireError
@@ -226,16 +291,13 @@ func (h *History) watch(ctx context.Context, p *process, id uint64, deadline tim
 	timer := time.NewTimer(time.Until(deadline) + killAfter)
 	defer timer.Stop()
 	cancelled := ctx.Done()
+	again := make(<-chan time.Time)
 	for {
 		select {
 		case <-answered:
 			return
 		case <-cancelled:
-			cancelled = nil
-			body, _ := json.Marshal(queryRequest{ID: id})
-			polite, stop := context.WithTimeout(context.WithoutCancel(ctx), killAfter)
-			_ = p.post(polite, "/cancel", body, &struct{}{})
-			stop()
+		case <-again: // the cancel may have overtaken its query
 		case <-timer.C:
 			overdue.Store(true)
 			h.counts.killed.Add(1)
@@ -244,6 +306,11 @@ func (h *History) watch(ctx context.Context, p *process, id uint64, deadline tim
 			<-answered
 			return
 		}
+		cancelled, again = nil, time.After(killAfter/4)
+		body, _ := json.Marshal(queryRequest{ID: id})
+		polite, stop := context.WithTimeout(context.WithoutCancel(ctx), killAfter)
+		_ = p.post(polite, "/cancel", body, &struct{}{})
+		stop()
 	}
 }
 

@@ -157,6 +157,7 @@ func (p *process) post(ctx context.Context, path string, body []byte, answer any
 		return err
 	}
 	_, _ = io.Copy(io.Discard, resp.Body)
+	p.served.Store(true)
 	return nil
 }
 
