@@ -364,6 +364,8 @@ func each(e sqlExpr, visit func(sqlExpr) bool) {
 		each(e.els, visit)
 	case *castTo:
 		each(e.child, visit)
+	case *arrow:
+		list([]sqlExpr{e.left, e.right})
 	case *over:
 		list(e.args)
 		list(e.partitions)

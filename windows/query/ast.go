@@ -84,6 +84,11 @@ type (
 		exclude  []string
 		replace  []sqlExpr // with their names as aliases
 	}
+	// arrow is a lambda function or the JSON operator ->.
+	arrow struct {
+		exprHead
+		left, right sqlExpr
+	}
 	subqueryExpr struct {
 		exprHead
 		kind  string // SCALAR, EXISTS, ANY, NOT_EXISTS
@@ -344,7 +349,7 @@ var operations = map[string][2]int{
 
 // otherClasses are the expressions that are refused, in words.
 var otherClasses = map[string]string{
-	"LAMBDA": "a lambda function", "PARAMETER": "a parameter", "POSITIONAL_REFERENCE": "a column by number (#1)",
+	"PARAMETER": "a parameter", "POSITIONAL_REFERENCE": "a column by number (#1)",
 	"COLLATE": "COLLATE", "DEFAULT": "DEFAULT", "LAMBDA_REF": "a lambda function",
 }
 
@@ -401,6 +406,8 @@ func decodeExpr(v any) sqlExpr {
 		c := &castTo{exprHead: h, child: m.must("child"), try: m.flag("try_cast")}
 		c.to = decodeType(m.take("cast_type"), m.at)
 		e = c
+	case "LAMBDA": // also what a -> '$.b' is parsed as
+		e = &arrow{h, m.must("lhs"), m.must("expr")}
 	case "STAR":
 		if columns, _ := m.rest["columns"].(bool); columns {
 			return &otherExpr{h, "COLUMNS(…)"}
@@ -740,7 +747,7 @@ func decodeQuery(v any) sqlQuery {
 	s.having, s.qualify = m.expr("having"), m.expr("qualify")
 	if m.take("sample") != nil {
 		refuse(unsupported(m.at, "USING SAMPLE isn't supported").
-			WithHint("a sample differs from run to run; filter by a hash of the id instead"))
+			WithHint("a sample differs from run to run; filter by a column instead, such as id % 10 = 0"))
 	}
 	m.end()
 	return s
@@ -776,7 +783,7 @@ func decodeTable(v any) sqlTable {
 	h := tableHead{at: m.at, alias: m.text("alias")}
 	if m.take("sample") != nil {
 		refuse(unsupported(m.at, "TABLESAMPLE isn't supported").
-			WithHint("a sample differs from run to run; filter by a hash of the id instead"))
+			WithHint("a sample differs from run to run; filter by a column instead, such as id % 10 = 0"))
 	}
 	var t sqlTable
 	switch typ {

@@ -63,6 +63,7 @@ func (r *rewriter) query(v any, ctes []namedQuery) {
 		}
 	}
 	if from, ok := q["from_table"].(object); ok {
+		keepNames(q)
 		s := r.selection(q, from, ctes)
 		for name, m := range q {
 			if name != "from_table" && name != "cte_map" {

@@ -168,9 +168,8 @@ func (b *binder) listOf(q *selectQuery, from *relation, items []item, aggregated
 		inner := *s
 		inner.aliases = items[:i]
 		list[i] = bound{b.value(it.expr, &inner), inner.columnOf(it.expr)}
-		if list[i].expr.Type.Kind == row.Null {
-			refuse(problem.New(422, "unknown_type", "the column %s is NULL and has no type", row.QuoteName(it.name)).
-				At(place(it.expr, 0)).WithHint("give it one: NULL::VARCHAR"))
+		if list[i].expr.Type.Kind == row.Null { // as DuckDB types a column of NULLs
+			list[i].expr = b.made(it.expr)(expr.Cast(list[i].expr, row.Scalar(row.Integer), false))
 		}
 	}
 	if ranked == nil {

@@ -51,6 +51,17 @@ func (b *binder) value(e sqlExpr, s *scope) *expr.Expr {
 		return b.caseWhen(e, s)
 	case *castTo:
 		return b.made(e)(expr.Cast(b.value(e.child, s), e.to, e.try))
+	case *arrow:
+		if c, ok := e.left.(*columnRef); ok && len(c.names) == 1 {
+			if _, _, found := s.base().resolve(c); !found {
+				if _, picked := s.alias(c); picked == nil {
+					refuse(unsupported(e.at, "a lambda function isn't supported in a view"))
+				}
+			}
+		} else if c, ok := e.left.(*call); ok && c.name == "row" {
+			refuse(unsupported(e.at, "a lambda function isn't supported in a view"))
+		}
+		return b.call(&call{exprHead: e.exprHead, name: "->", operator: true, args: []sqlExpr{e.left, e.right}}, s)
 	case *star:
 		refuse(unsupported(e.at, "* can only stand alone in a SELECT list"))
 	case *subqueryExpr:
@@ -275,6 +286,11 @@ func (b *binder) call(e *call, s *scope) *expr.Expr {
 	args := make([]*expr.Expr, len(e.args))
 	for i, a := range e.args {
 		args[i] = b.value(a, s)
+	}
+	if (e.name == "->" || e.name == "->>") && len(args) == 2 { // a STRUCT is read as the object that it came from
+		if k := args[0].Type.Kind; k == row.Struct || k == row.List {
+			args[0] = b.made(e)(expr.Cast(args[0], row.Scalar(row.JSON), false))
+		}
 	}
 	return b.made(e)(expr.Call(e.name, args))
 }

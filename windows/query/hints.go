@@ -33,7 +33,7 @@ func functionHint(e *call) *problem.Problem {
 		return clockProblem(e.name+"()", e.at)
 	case chances[e.name]:
 		return unsupported(e.at, "%s() isn't supported in a view", e.name).
-			WithHint("a view must give the same rows when it is built again; use hash(…) of a column")
+			WithHint("a view must give the same rows when it is built again; md5(…) of a column spreads rows evenly")
 	case settings[e.name]:
 		return unsupported(e.at, "%s() isn't supported in a view", e.name).WithHint("a view reads events only")
 	case e.name == "timezone":

@@ -135,7 +135,7 @@ func (r *relation) unknownColumn(c *columnRef) *problem.Problem {
 		}
 		return p.WithHint("did you mean %s?", name)
 	case len(names) == 0:
-		return p
+		return p.WithHint("there are no columns yet: declare them in the stream's columns, or send an event first")
 	case len(names) > 20:
 		return p.WithHint("the columns are %s, …", strings.Join(names[:20], ", "))
 	default:

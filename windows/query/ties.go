@@ -309,3 +309,33 @@ func (r *rewriter) spellGroups(q, from object, ctes []namedQuery) {
 		q["group_sets"] = []any{set}
 	}
 }
+
+// keepNames gives the items of a SELECT list that settling ties will change the names that they
+// have now.
+func keepNames(q object) {
+	items, _ := q["select_list"].([]any)
+	for _, it := range items {
+		o, _ := it.(object)
+		if alias, _ := o["alias"].(string); alias != "" || o["class"] == "STAR" {
+			continue
+		}
+		changes := contains(o, func(o object) bool {
+			return o["class"] == "FUNCTION" && orderSensitive[functionName(o)] || o["class"] == "WINDOW" && tieSensitive(o)
+		})
+		if name, ok := nameOfNode(o); changes && ok {
+			o["alias"] = name
+		}
+	}
+}
+
+// nameOfNode is the name that DuckDB gives a column of this expression, if we can tell.
+func nameOfNode(o object) (name string, ok bool) {
+	var err error
+	defer func() { ok = err == nil }()
+	defer boundary(&err)
+	e := decodeExpr(o)
+	if alias := e.head().alias; alias != "" {
+		return alias, true
+	}
+	return textOf(e), true
+}
