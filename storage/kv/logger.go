@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,7 +18,9 @@ type logger struct {
 }
 
 func (l logger) Infof(format string, args ...any) {
-	l.log.Debug("store", "report", fmt.Sprintf(format, args...))
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug("store", "report", fmt.Sprintf(format, args...))
+	}
 }
 
 func (l logger) Errorf(format string, args ...any) {
