@@ -157,11 +157,11 @@ func (t *Tracker) Control(c *stream.Control) {
 		s.allIdle, s.lastAt = true, c.AppendTime
 		s.value = s.ever
 		if !s.idled {
-			s.idled = true
 			for i := range s.parts {
 				s.value = max(s.value, s.own(&s.parts[i]))
 			}
 			s.value = max(s.value, s.advance)
+			s.idled = s.value != NoWatermark
 		}
 	}
 	t.settle(s)

@@ -68,6 +68,9 @@ func TestMain(m *testing.M) {
 		for _, file := range scenarioFiles() {
 			keepTrees(file)
 		}
+		for _, v := range randomViews {
+			keepTree(v.sql)
+		}
 	}
 	if len(asts) != before {
 		saveTrees()
@@ -86,19 +89,22 @@ func keepTrees(file string) {
 	for _, line := range strings.Split(string(text), "\n") {
 		if rest, ok := strings.CutPrefix(line, "view"); ok {
 			_, sql, _ := strings.Cut(rest, ":")
-			sql = strings.TrimSpace(sql)
-			if _, known := asts[sql]; known {
-				continue
-			}
-			cmd := exec.Command(*parser)
-			cmd.Stdin = strings.NewReader(sql + "\n")
-			out, err := cmd.Output()
-			if err != nil {
-				panic(err)
-			}
-			asts[sql] = json.RawMessage(bytes.TrimSpace(out))
+			keepTree(strings.TrimSpace(sql))
 		}
 	}
+}
+
+func keepTree(sql string) {
+	if _, known := asts[sql]; known {
+		return
+	}
+	cmd := exec.Command(*parser)
+	cmd.Stdin = strings.NewReader(sql + "\n")
+	out, err := cmd.Output()
+	if err != nil {
+		panic(err)
+	}
+	asts[sql] = json.RawMessage(bytes.TrimSpace(out))
 }
 
 func saveTrees() {
@@ -128,9 +134,17 @@ func parseKept(sql string) ([]byte, error) {
 	return nil, errors.New("not kept; run with -update -parser: " + sql)
 }
 
+// failer is a *testing.T or a *rapid.T.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
+
 // script is one scenario file as it is run.
 type script struct {
-	t       *testing.T
+	t       failer
 	file    string
 	streams map[string]*fakeStream
 	log     []stream.Entry
@@ -369,7 +383,7 @@ func (s *script) step(e stream.Entry) {
 
 const day = 19737 * windows.MicrosPerDay // 2024-01-15
 
-func instant(t *testing.T, text string) windows.Micros {
+func instant(t failer, text string) windows.Micros {
 	if strings.Contains(text, "-") {
 		at, err := row.ParseTime([]byte(strings.Replace(text, "_", " ", 1)))
 		if err != nil {

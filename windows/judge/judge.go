@@ -1,0 +1,465 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+
+	"tidemark/storage/row"
+	"tidemark/stream"
+	"tidemark/windows"
+	"tidemark/windows/expr"
+	"tidemark/windows/query"
+)
+
+// Config are the options of the view that lateness depends on.
+type Config struct {
+	AllowedLateness windows.Micros // 0 with late: drop
+	Streams         []windows.TrackedStream
+	EventsFrom      *windows.Micros
+	WindowsFrom     *windows.Micros
+}
+
+// Event is where an event lies.
+type Event struct {
+	Stream stream.ID
+	stream.Place
+}
+
+// Pair is an event and a window that refused it.
+type Pair struct {
+	Event      Event
+	Start, End windows.Micros
+}
+
+// Verdict is what a view's windows refuse.
+type Verdict struct {
+	// Pairs are, for each tumble or hop by its number, the pairs missing from its output.
+	Pairs map[int][]Pair
+	// Events are, for each session or slide by its number, the events missing from its input.
+	Events map[int][]Event
+	// Outside are the events of which an expression fails, with the reason (E1).
+	Outside map[Event]string
+	// Late counts as late_<view> does (L5).
+	Dropped, Partial, Corrected int64
+	// Records are the events of late_<view>: refused by a window that is given out, and passed by
+	// the WHERE of its SELECT.
+	Records []Record
+}
+
+// Record is one event of late_<view>.
+type Record struct {
+	Event     Event
+	Watermark windows.Micros
+	Partial   bool
+}
+
+// Judge reads the log of a view's streams.
+type Judge struct {
+	plan    *query.Plan
+	cfg     Config
+	clock   *clock
+	assigns []*query.Assign
+	bounds  map[*query.Assign]map[string][]span
+	verdict Verdict
+}
+
+// span is a session's bounds.
+type span struct{ start, end windows.Micros }
+
+// New returns a judge that has read nothing. The plan's expressions must not be in use elsewhere.
+func New(plan *query.Plan, cfg Config) *Judge {
+	j := &Judge{
+		plan: plan, cfg: cfg, clock: newClock(plan.Time == query.AppendTime, cfg.Streams),
+		bounds: map[*query.Assign]map[string][]span{},
+		verdict: Verdict{
+			Pairs: map[int][]Pair{}, Events: map[int][]Event{}, Outside: map[Event]string{},
+		},
+	}
+	seen := map[query.Node]bool{}
+	var find func(n query.Node)
+	find = func(n query.Node) {
+		if seen[n] {
+			return
+		}
+		seen[n] = true
+		for _, in := range n.Inputs() {
+			find(in)
+		}
+		if a, ok := n.(*query.Assign); ok {
+			j.assigns = append(j.assigns, a)
+			j.bounds[a] = map[string][]span{}
+		}
+	}
+	find(plan.Root)
+	return j
+}
+
+// Watermark is the view's watermark now, or windows.NoWatermark.
+func (j *Judge) Watermark() windows.Micros { return j.clock.view }
+
+// Verdict is what was refused up to here.
+func (j *Judge) Verdict() Verdict { return j.verdict }
+
+// Step takes the next entry of the log.
+func (j *Judge) Step(e stream.Entry) {
+	if e.Control != nil {
+		j.clock.control(e.Control)
+		return
+	}
+	for i := range e.Batch.Len {
+		j.event(e.Batch, i)
+		j.clock.event(e.Batch, i)
+	}
+}
+
+// event judges one event against the watermark made by everything before it.
+func (j *Judge) event(b *stream.Batch, i int) {
+	if from := j.cfg.EventsFrom; from != nil && b.Times[i] < *from {
+		return
+	}
+	ev := Event{b.Stream, stream.Place{Partition: b.Partition, Offset: b.Base + stream.Offset(i)}}
+	one := &single{b: b, i: i, plan: j.plan, made: map[query.Node]*row.Batch{}}
+	one.all(j.plan.Root)
+	if one.failed != "" {
+		j.verdict.Outside[ev] = one.failed
+		return
+	}
+	met := j.clock.view
+	var refused, taken, corrected, record bool
+	for _, a := range j.assigns {
+		in := one.made[a.In]
+		if in == nil {
+			continue // not of this stream, or behind state
+		}
+		for k := range in.Len {
+			f := fate{}
+			switch a.Kind {
+			case windows.Session:
+				f = j.session(a, in, k, met, ev)
+			case windows.Slide:
+				f = j.slide(a, in, k, met, ev)
+			default:
+				f = j.fixed(a, in, k, met, ev)
+			}
+			refused = refused || f.refused
+			taken = taken || f.taken
+			corrected = corrected || f.corrected
+			record = record || f.refused
+		}
+	}
+	switch {
+	case refused && !taken:
+		j.verdict.Dropped++
+	case refused:
+		j.verdict.Partial++
+	case corrected:
+		j.verdict.Corrected++
+	}
+	if record {
+		j.verdict.Records = append(j.verdict.Records, Record{ev, met, taken})
+	}
+}
+
+// fate is what a function's windows do with an event, as late_<view> tells it.
+type fate struct{ refused, taken, corrected bool }
+
+// givenOut reports whether a window that begins at start is given out (R2).
+func (j *Judge) givenOut(start windows.Micros) bool {
+	return j.cfg.WindowsFrom == nil || start >= *j.cfg.WindowsFrom
+}
+
+// fixed judges by each window of tumble and hop apart (L2).
+func (j *Judge) fixed(a *query.Assign, in *row.Batch, k int, met windows.Micros, ev Event) (f fate) {
+	t := in.Cols[a.TimeCol].I64[k]
+	slide := a.Slide
+	if a.Kind == windows.Tumble {
+		slide = a.Size
+	}
+	for start := slide.Bucket(t); a.Size.Add(start) > t; start = slide.Bucket(start - 1) {
+		end := a.Size.Add(start)
+		if !j.givenOut(start) || !passes(a, in, k, start, end) {
+			continue
+		}
+		if met >= end && met >= windows.Later(end, j.cfg.AllowedLateness) {
+			f.refused = true
+			j.verdict.Pairs[a.Number] = append(j.verdict.Pairs[a.Number], Pair{ev, start, end})
+			continue
+		}
+		f.taken = true
+		f.corrected = f.corrected || met >= end
+	}
+	return f
+}
+
+// slide judges by the event's own window (L4).
+func (j *Judge) slide(a *query.Assign, in *row.Batch, k int, met windows.Micros, ev Event) (f fate) {
+	t := in.Cols[a.TimeCol].I64[k]
+	tells := j.givenOut(a.Size.Sub(t)) && passes(a, in, k, a.Size.Sub(t), t)
+	if met > windows.Later(t, j.cfg.AllowedLateness) {
+		f.refused = tells
+		j.verdict.Events[a.Number] = append(j.verdict.Events[a.Number], ev)
+		return f
+	}
+	f.taken, f.corrected = tells, tells && met > t
+	return f
+}
+
+// session judges by the event's own window and every session that it would join (L3).
+func (j *Judge) session(a *query.Assign, in *row.Batch, k int, met windows.Micros, ev Event) (f fate) {
+	t := in.Cols[a.TimeCol].I64[k]
+	gap, _ := a.Size.Span()
+	own := span{t, t + gap}
+	closed := func(s span) bool { return met > windows.Later(s.end, j.cfg.AllowedLateness) }
+	final := func(s span) bool { return met > s.end }
+
+	key := string(row.AppendRowKey(nil, in, a.Keys, k))
+	refusing := []span{}
+	if closed(own) {
+		refusing = append(refusing, own)
+	}
+	whole, wasFinal := own, final(own)
+	apart := []span{}
+	for _, s := range j.bounds[a][key] {
+		switch {
+		case met > windows.Later(s.end, j.cfg.AllowedLateness+gap): // forgotten
+		case t <= s.end && s.start <= t+gap:
+			if closed(s) {
+				refusing = append(refusing, s)
+			}
+			wasFinal = wasFinal || final(s)
+			whole = span{min(whole.start, s.start), max(whole.end, s.end)}
+		default:
+			apart = append(apart, s)
+		}
+	}
+	tells := passes(a, in, k, own.start, own.end)
+	if len(refusing) > 0 {
+		j.verdict.Events[a.Number] = append(j.verdict.Events[a.Number], ev)
+		for _, s := range refusing {
+			f.refused = f.refused || tells && j.givenOut(s.start)
+		}
+		return f
+	}
+	j.bounds[a][key] = append(apart, whole)
+	f.taken, f.corrected = tells, tells && wasFinal
+	return f
+}
+
+// passes reports whether the WHERE of the SELECT that reads a window function lets a row with
+// these bounds through.
+func passes(a *query.Assign, in *row.Batch, k int, start, end windows.Micros) bool {
+	if a.Where == nil {
+		return true
+	}
+	b := withBounds(in, k, start, end)
+	var errs expr.Errors
+	v := a.Where.Eval(b, nil, &errs)
+	return !errs.Any() && !v.IsNull(0) && v.I64[0] != 0
+}
+
+// withBounds is row k of a batch with window_start and window_end behind it.
+func withBounds(in *row.Batch, k int, start, end windows.Micros) *row.Batch {
+	b := &row.Batch{Len: 1}
+	for _, v := range in.Cols {
+		w := row.NewVector(v.Type, 1)
+		w.AppendFrom(v, k)
+		b.Cols = append(b.Cols, w)
+	}
+	for _, at := range []windows.Micros{start, end} {
+		w := row.NewVector(row.Scalar(row.Timestamp), 1)
+		w.AppendInt64(at)
+		b.Cols = append(b.Cols, w)
+	}
+	return b
+}
+
+// single computes what follows from one event alone.
+type single struct {
+	b      *stream.Batch
+	i      int
+	plan   *query.Plan
+	made   map[query.Node]*row.Batch
+	failed string
+}
+
+// all computes every node that can be, also behind one that can't.
+func (s *single) all(n query.Node) {
+	if s.rows(n) == nil {
+		for _, in := range n.Inputs() {
+			s.all(in)
+		}
+	}
+}
+
+// rows are the rows of a node that the event gives; nil where they don't follow from it alone.
+func (s *single) rows(n query.Node) *row.Batch {
+	if out, ok := s.made[n]; ok {
+		return out
+	}
+	out := s.compute(n)
+	s.made[n] = out
+	return out
+}
+
+func (s *single) compute(n query.Node) *row.Batch {
+	switch n := n.(type) {
+	case *query.Scan:
+		return s.scan(n)
+	case *query.Assign:
+		in := s.rows(n.In)
+		if in == nil {
+			return nil
+		}
+		return s.assign(n, in)
+	case *query.Filter:
+		in := s.rows(n.In)
+		if in == nil {
+			return nil
+		}
+		return s.keep(n.Pred, in)
+	case *query.Project:
+		in := s.rows(n.In)
+		if in == nil {
+			return nil
+		}
+		out := &row.Batch{Len: in.Len}
+		var errs expr.Errors
+		for _, e := range n.Exprs {
+			out.Cols = append(out.Cols, copied(e.Eval(in, nil, &errs)))
+		}
+		return s.without(out, &errs)
+	case *query.Union:
+		out := row.NewBatch(n.Fields(), 0)
+		some := false
+		for _, in := range n.Ins {
+			if rows := s.rows(in); rows != nil {
+				out.AppendAll(rows)
+				some = true
+			}
+		}
+		if !some {
+			return nil
+		}
+		return out
+	}
+	return nil
+}
+
+// assign gives a row for each window; sessions and slides count with the event's own window here.
+func (s *single) assign(a *query.Assign, in *row.Batch) *row.Batch {
+	out := row.NewBatch(a.Fields(), 0)
+	for k := range in.Len {
+		t := in.Cols[a.TimeCol].I64[k]
+		switch a.Kind {
+		case windows.Session:
+			out.AppendAll(withBounds(in, k, t, a.Size.Add(t)))
+		case windows.Slide:
+			out.AppendAll(withBounds(in, k, a.Size.Sub(t), t))
+		default:
+			slide := a.Slide
+			if a.Kind == windows.Tumble {
+				slide = a.Size
+			}
+			for start := slide.Bucket(t); a.Size.Add(start) > t; start = slide.Bucket(start - 1) {
+				out.AppendAll(withBounds(in, k, start, a.Size.Add(start)))
+			}
+		}
+	}
+	if a.Where == nil {
+		return out
+	}
+	return s.keep(a.Where, out)
+}
+
+// keep are the rows for which an expression is true.
+func (s *single) keep(pred *expr.Expr, in *row.Batch) *row.Batch {
+	var errs expr.Errors
+	v := pred.Eval(in, nil, &errs)
+	out := &row.Batch{}
+	for _, c := range in.Cols {
+		out.Cols = append(out.Cols, row.NewVector(c.Type, 0))
+	}
+	for k := range in.Len {
+		if !errs.Failed(k) && !v.IsNull(k) && v.I64[k] != 0 {
+			out.AppendFrom(in, k)
+		}
+	}
+	return s.without(out, &errs)
+}
+
+// without notes a failure: then the event is outside.
+func (s *single) without(out *row.Batch, errs *expr.Errors) *row.Batch {
+	errs.Each(func(f expr.Failure) {
+		if s.failed == "" {
+			s.failed = fmt.Sprintf("%s: %s", f.Code, f.Message)
+		}
+	})
+	return out
+}
+
+func copied(v *row.Vector) *row.Vector {
+	out := row.NewVector(v.Type, v.Len())
+	out.AppendAll(v)
+	return out
+}
+
+// scan is the event as a row. An event of another stream gives none.
+func (s *single) scan(n *query.Scan) *row.Batch {
+	out := row.NewBatch(n.Fields(), 1)
+	if s.plan.Sources[n.Source].Stream != s.b.Stream {
+		return out
+	}
+	for k, col := range n.Cols {
+		v := out.Cols[k]
+		switch col.Pseudo {
+		case query.PseudoTime:
+			v.AppendInt64(s.b.Times[s.i])
+		case query.PseudoAppendTime:
+			v.AppendInt64(s.b.AppendTime)
+		case query.PseudoPartition:
+			v.AppendInt64(int64(s.b.Partition))
+		case query.PseudoOffset:
+			v.AppendInt64(int64(s.b.Base) + int64(s.i))
+		case query.PseudoSequence:
+			v.AppendInt64(int64(s.b.Sequence))
+		case query.PseudoKey:
+			if s.b.Keys == nil {
+				v.AppendNull()
+				continue
+			}
+			v.AppendFrom(s.b.Keys, s.i)
+		default:
+			if col.Column >= len(s.b.Columns) || s.b.Columns[col.Column] == nil {
+				v.AppendNull()
+				continue
+			}
+			from := s.b.Columns[col.Column]
+			if !from.Type.Equal(col.Type) {
+				wide, err := row.Convert(from, col.Type)
+				if err != nil {
+					v.AppendNull()
+					continue
+				}
+				from = wide
+			}
+			v.AppendFrom(from, s.i)
+		}
+	}
+	out.Len = 1
+	return out
+}
+
+// Sorted are the events in the order of streams, partitions and offsets.
+func Sorted(events []Event) []Event {
+	out := slices.Clone(events)
+	slices.SortFunc(out, func(a, b Event) int {
+		switch {
+		case a.Stream != b.Stream:
+			return int(int64(a.Stream) - int64(b.Stream))
+		case a.Partition != b.Partition:
+			return int(a.Partition - b.Partition)
+		}
+		return int(a.Offset - b.Offset)
+	})
+	return out
+}
