@@ -199,7 +199,8 @@ func TestEveryAnswerIsSafeForBrowsers(t *testing.T) {
 
 func TestEdgeRefusesWithANextStep(t *testing.T) {
 	t.Parallel()
-	s := serve(t, web.Options{Mount: []func(fiber.Router){panics}, BodyLimit: 1 << 20})
+	hub := live.NewHub(live.Options{Logger: quiet})
+	s := serve(t, web.Options{Mount: []func(fiber.Router){panics}, BodyLimit: 1 << 20, Live: hub})
 	get := "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 	for _, test := range []struct {
 		name, request string
@@ -220,6 +221,14 @@ func TestEdgeRefusesWithANextStep(t *testing.T) {
 		{"null origin", get + "Origin: null\r\n\r\n", 403, "foreign_origin"},
 		{"origin of another port", get + "Origin: http://localhost:1234\r\n\r\n", 403, "foreign_origin"},
 		{"foreign origin on a post", "POST /echo HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\nContent-Length: 0\r\n\r\n", 403, "foreign_origin"},
+		{"foreign origin on an upgrade", "GET /v1/live HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 403, "foreign_origin"},
+		{"an upgrade of another version", "GET /v1/live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+			"Sec-WebSocket-Version: 8\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 400, "bad_handshake"},
+		{"no upgrade", "GET /v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n", 426, "upgrade_required"},
+		{"two hosts", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400, "bad_request"},
+		{"HTTP/0.9", "GET /healthz\r\n\r\n", 400, "bad_request"},
+		{"huge length", "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\nhello", 400, "bad_request"},
 		{"unknown method", "BREW /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method_not_allowed"},
 		{"wrong method", "DELETE /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method_not_allowed"},
 		{"nothing there", "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "no_such_address"},
@@ -240,6 +249,30 @@ func TestEdgeRefusesWithANextStep(t *testing.T) {
 				t.Errorf("no next step in %s", a.body)
 			}
 		})
+	}
+}
+
+func TestShortBodyIsRefused(t *testing.T) {
+	t.Parallel()
+	s := serve(t, web.Options{Mount: []func(fiber.Router){panics}, ReadTimeout: 200 * time.Millisecond})
+	for ended, status := range map[bool]int{true: 400, false: 408} {
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = io.WriteString(c, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhello")
+		if ended {
+			_ = c.(*net.TCPConn).CloseWrite()
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("ended %v: %v", ended, err)
+		}
+		if a := read(t, resp); a.status != status || a.problem["hint"] == nil {
+			t.Errorf("ended %v: %d %s", ended, a.status, a.body)
+		}
 	}
 }
 

@@ -622,6 +622,36 @@ func TestEventStreamHasTheSameMessages(t *testing.T) {
 	}
 }
 
+func TestEventStreamIsSentAwayToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	hub, addr := w.start(t, live.Options{})
+	req, _ := http.NewRequest("GET", "http://"+addr+"/v1/live/payments", nil)
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Scan() // subscribed is there
+	if err := hub.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	last := ""
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "data: ") {
+			last = lines.Text()
+		}
+	}
+	if !strings.HasPrefix(last, `data: {"type":"reconnect","after_ms":`) {
+		t.Errorf("the last message was %s", last)
+	}
+	if _, _, err := websocket.DefaultDialer.Dial("ws://"+addr+"/v1/live", nil); err == nil {
+		t.Error("a new client was taken in")
+	}
+}
+
 func TestPlainRequestsAreToldWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
