@@ -37,7 +37,7 @@ type Options struct {
 	// MaxHeaders bounds the number of headers; 0 means 100.
 	MaxHeaders int
 	// ReadTimeout bounds reading one request, WriteTimeout writing its answer, IdleTimeout the
-	// quiet time between two requests. 0 means one minute, one minute, two minutes.
+	// quiet time between two requests. 0 means one minute, five minutes, two minutes.
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 	// Concurrency is the most connections at once; 0 means 16,384. More get 503.
 	Concurrency int
@@ -59,7 +59,7 @@ func (o Options) WithDefaults() Options {
 	fill(&o.MaxHeaderBytes, 16<<10)
 	fill(&o.MaxHeaders, 100)
 	fill(&o.ReadTimeout, time.Minute)
-	fill(&o.WriteTimeout, time.Minute)
+	fill(&o.WriteTimeout, 5*time.Minute)
 	fill(&o.IdleTimeout, 2*time.Minute)
 	fill(&o.Concurrency, 16<<10)
 	return o

@@ -34,6 +34,7 @@ type world struct {
 	acks    map[string]string
 	bells   map[chan struct{}]struct{}
 	panics  bool
+	expired int64  // alarms up to this number are gone
 	reads   int    // epochs that were read of the change stream
 	anew    uint64 // how often "payments" was deleted and made anew
 	now     time.Time
@@ -311,13 +312,16 @@ type fakeAlerts struct{ *world }
 func (a fakeAlerts) Log(_ string, after int64, limit int) ([]live.Entry, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if after < a.expired {
+		return nil, problem.New(410, "offset_gone", "gone")
+	}
 	rest := a.alarms[min(int(after), len(a.alarms)):]
 	return rest[:min(limit, len(rest))], nil
 }
 func (a fakeAlerts) Ends(string) (int64, int64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return min(1, int64(len(a.alarms))), int64(len(a.alarms)), nil
+	return min(a.expired+1, int64(len(a.alarms))), int64(len(a.alarms)), nil
 }
 func (a fakeAlerts) At(_ string, p stream.Position) (int64, bool, error) {
 	return int64(p.Sequence), true, nil

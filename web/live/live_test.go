@@ -547,6 +547,35 @@ func TestManyReadersShareOneTail(t *testing.T) {
 	}
 }
 
+func TestAlertsThatAreGoneAreAGap(t *testing.T) { // I4
+	t.Parallel()
+	w := newWorld()
+	w.fire(5)
+	_, addr := w.start(t, live.Options{})
+	c := dial(t, addr, "/v1/live/fraud?group=desk&max_in_flight=2")
+	c.want("subscribed")
+	first := c.want("alerts")
+	w.mu.Lock()
+	w.expired = 4
+	w.mu.Unlock()
+	c.say(`{"op":"ack","id":"fraud","position":"%s"}`, first.Position)
+	c.want("acked")
+	if m := c.want("gap"); m.From != first.Position {
+		t.Fatalf("%+v", m)
+	}
+	if m := c.want("alerts"); len(m.Alerts) != 1 || m.Alerts[0]["alert_id"] != "5" {
+		t.Fatalf("%+v", m)
+	}
+	again := dial(t, addr, "/v1/live/fraud?from="+first.Position)
+	if m := again.want("subscribed"); m.Recovered {
+		t.Error("recovered")
+	}
+	again.want("gap")
+	if m := again.want("alerts"); m.Alerts[0]["alert_id"] != "5" {
+		t.Fatalf("%+v", m)
+	}
+}
+
 func TestSilenceIsProvable(t *testing.T) {
 	t.Parallel()
 	w := newWorld()

@@ -2,8 +2,10 @@ package live
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
+	"tidemark/storage/problem"
 	"tidemark/stream"
 )
 
@@ -56,6 +58,18 @@ func (s *subscription) numbered(ctx context.Context, from start, src source) err
 			return err
 		}
 		entries, err := src.read(after, room)
+		if gone(err) { // what lay behind the reader was taken away: an edit of a view begins its late events anew
+			oldest, _, err := src.ends()
+			if err != nil {
+				return err
+			}
+			from, to := s.numberedPosition(after).String(), s.numberedPosition(max(0, oldest-1)).String()
+			if err := s.gap(ctx, from, to); err != nil {
+				return err
+			}
+			after = max(0, oldest-1)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -94,6 +108,12 @@ func (s *subscription) numbered(ctx context.Context, from start, src source) err
 		default:
 		}
 	}
+}
+
+// gone reports whether an error says that entries are no longer kept.
+func gone(err error) bool {
+	var p *problem.Problem
+	return errors.As(err, &p) && p.Status == 410
 }
 
 // numberedStart finds the number to read behind and answers the subscription.
