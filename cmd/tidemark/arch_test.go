@@ -32,9 +32,9 @@ var strangers = [][2]string{
 // keepers are libraries that one package alone may import.
 var keepers = map[string][]string{
 	"github.com/marcboeker/go-duckdb":     {"storage/history"},
-	"github.com/cockroachdb/pebble/v2":    {"storage/kv", "storage", "stream/pebblelog", "cmd/tidemark"},
+	"github.com/cockroachdb/pebble/v2":    {"storage/kv", "storage", "stream/pebblelog", "stream/logtest", "windows/runtime/viewtest"},
 	"github.com/gorilla/websocket":        {"web/live", "cmd/tidemark", "web"},
-	"github.com/gofiber/fiber/v2":         {"web", "ingest/httpapi"},
+	"github.com/gofiber/fiber/v2":         {"web", "ingest/httpapi", "cmd/tidemark"},
 	"github.com/knadh/koanf/v2":           {"cmd/tidemark"},
 	"github.com/alecthomas/kong":          {"cmd/tidemark"},
 	"github.com/prometheus/client_golang": {"web", "cmd/tidemark"},

@@ -42,7 +42,7 @@ func browse(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(func(ev any) {
 		if e, ok := ev.(*runtime.EventExceptionThrown); ok {
-			t.Errorf("the page's script failed: %s", e.ExceptionDetails.Error())
+			t.Errorf("the page's script failed: %s", e.ExceptionDetails.Text)
 		}
 	}))
 	t.Cleanup(cancel)

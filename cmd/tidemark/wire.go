@@ -55,11 +55,11 @@ const stopWithin = 9 * time.Second
 
 func openService(ctx context.Context, o options, demo bool, logger *slog.Logger) (s *service, err error) {
 	s = &service{stopping: make(chan struct{})}
-	defer func() {
+	defer func(half *service) {
 		if err != nil {
-			s.closeStores()
+			_ = half.closeStores()
 		}
-	}()
+	}(s)
 	storeShare := o.Memory / 4
 	s.dir, err = storage.Open(o.Data, storage.Options{Logger: logger, Store: kv.Options{
 		CacheBytes: storeShare * 3 / 4, MemTableBytes: min(storeShare/16, 64<<20),
