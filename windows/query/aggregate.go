@@ -204,6 +204,9 @@ func firstOf(list []sqlExpr) sqlExpr {
 func (b *binder) groupAll(items []item, from *relation) []sqlExpr {
 	var out []sqlExpr
 	for i, it := range items {
+		if findOver(it.expr) != nil {
+			continue // computed from the groups
+		}
 		if hasAggregate(it.expr) {
 			if at, mixed := looseColumn(it.expr); mixed {
 				refuse(problem.New(422, "not_grouped", "GROUP BY ALL can't tell what to group %s by: it mixes a column with an aggregate", clip(textOf(it.expr))).
@@ -369,6 +372,7 @@ func each(e sqlExpr, visit func(sqlExpr) bool) {
 	case *over:
 		list(e.args)
 		list(e.partitions)
+		list([]sqlExpr{e.filter, e.offset, e.deflt, e.startExpr, e.endExpr})
 		for _, k := range e.order {
 			each(k.expr, visit)
 		}

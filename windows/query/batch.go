@@ -71,7 +71,7 @@ func (r *rewriter) query(v any, ctes []namedQuery) {
 			}
 		}
 		settleLimit(q, s)
-		if q["qualify"] != nil && q["aggregate_handling"] == "FORCE_AGGREGATES" {
+		if q["aggregate_handling"] == "FORCE_AGGREGATES" && (q["qualify"] != nil || contains(q["select_list"], isOver)) {
 			r.spellGroups(q, from, ctes)
 		}
 		q["from_table"] = r.table(from, ctes)

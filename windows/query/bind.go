@@ -42,6 +42,8 @@ type scope struct {
 	groups *grouping
 	// ranking is the row_number() that expressions may name, if there is one.
 	ranking *ranking
+	// overs takes in window functions, where they may stand.
+	overs *overs
 }
 
 // item is one expression of a SELECT list.
@@ -143,6 +145,10 @@ func (b *binder) selectOf(q *selectQuery, needKey bool) *relation {
 				WithHint("put the QUALIFY into a subquery"))
 		}
 		ranked = b.orderRanking(&q.queryHead, items)
+		if slices.ContainsFunc(items, func(it item) bool { return findOver(it.expr) != nil }) || q.qualify != nil {
+			refuse(unsupported(place(q.limit, q.limitAt), "ORDER BY … LIMIT beside window functions isn't supported in a view yet").
+				WithHint("put the window functions into a subquery"))
+		}
 	}
 	out := b.listOf(q, from, items, aggregated, ranked, direct)
 	if q.distinct {
@@ -158,10 +164,17 @@ func (b *binder) selectOf(q *selectQuery, needKey bool) *relation {
 func (b *binder) listOf(q *selectQuery, from *relation, items []item, aggregated bool, ranked *ranking, direct bool) *relation {
 	s := &scope{rel: from, clause: "the SELECT list", ranking: ranked}
 	done := func() {}
+	var windows *overs
 	if aggregated {
 		g := b.grouping(q, from, items, direct)
 		s.rel, s.groups = g.out, g
 		done = func() { g.close(q, items) }
+	}
+	if ranked == nil && (q.qualify != nil || slices.ContainsFunc(items, func(it item) bool { return findOver(it.expr) != nil })) {
+		below := *s
+		below.aliases, below.clause = items, "a window function"
+		windows = &overs{below: &beneath{b: b, s: &below, index: map[string]int{}}, index: map[string]int{}, direct: direct, items: items}
+		s.overs = windows
 	}
 	list := make([]bound, len(items))
 	for i, it := range items {
@@ -172,6 +185,9 @@ func (b *binder) listOf(q *selectQuery, from *relation, items []item, aggregated
 			list[i].expr = b.made(it.expr)(expr.Cast(list[i].expr, row.Scalar(row.Integer), false))
 		}
 	}
+	if windows != nil {
+		return b.overRows(q, s, items, list, windows, done)
+	}
 	if ranked == nil {
 		done()
 		return projected(s.rel, list, items)
@@ -180,6 +196,21 @@ func (b *binder) listOf(q *selectQuery, from *relation, items []item, aggregated
 	inner.aliases, inner.ranking, inner.clause = items, nil, "an order"
 	top, list := b.rank(ranked, &inner, items, list, direct, done)
 	return projected(top, list, items)
+}
+
+// overRows puts the window functions of a SELECT under its list, and QUALIFY between.
+func (b *binder) overRows(q *selectQuery, s *scope, items []item, list []bound, windows *overs, done func()) *relation {
+	var qualify *expr.Expr
+	if q.qualify != nil {
+		inner := *s
+		inner.aliases, inner.clause = items, "QUALIFY"
+		qualify = b.predicate(q.qualify, &inner)
+	}
+	out, to := windows.close(done)
+	if qualify != nil {
+		out.node = &Filter{In: out.node, Pred: qualify.Renumber(to)}
+	}
+	return projected(out, renumbered(list, to), items)
 }
 
 // limited is ORDER BY … LIMIT over rows that are complete: of SELECT DISTINCT and UNION.

@@ -83,30 +83,38 @@ func operator(p *Plan, n Node) string {
 	case *Union:
 		return "union all"
 	case *TopN:
-		fields := n.In.Fields()
 		s := fmt.Sprintf("first %d", n.Limit)
 		if n.Numbered {
 			s += " numbered"
 		}
-		if len(n.Partition) > 0 {
-			s += " per " + columnTexts(fields, n.Partition)
-		}
-		keys := make([]string, len(n.Order))
-		for i, k := range n.Order {
-			keys[i] = row.QuoteName(fields[k.Col].Name)
-			if k.Desc {
-				keys[i] += " DESC"
+		return s + partitionText(n.In.Fields(), n.Partition, n.Order, n.ByLog, n.Windowed)
+	case *Over:
+		fields := n.In.Fields()
+		calls := make([]string, len(n.Calls))
+		for i, c := range n.Calls {
+			calls[i] = c.Name + "(" + columnTexts(fields, c.Args) + ")"
+			if c.Spec.Distinct {
+				calls[i] += " distinct"
 			}
-			if !k.NullsLast {
-				keys[i] += " NULLS FIRST"
+			if c.Filter >= 0 {
+				calls[i] += " where " + row.QuoteName(fields[c.Filter].Name)
+			}
+			if c.Offset != 1 {
+				calls[i] += fmt.Sprintf(" %d away", c.Offset)
+			}
+			if c.Default >= 0 {
+				calls[i] += " else " + row.QuoteName(fields[c.Default].Name)
+			}
+			if c.IgnoreNulls {
+				calls[i] += " ignoring nulls"
+			}
+			if c.Frame != (Frame{Start: Bound{Unbounded: true}}) {
+				calls[i] += " " + c.Frame.String()
 			}
 		}
-		if n.ByLog {
-			keys = append(keys, "the log")
-		}
-		s += " by " + strings.Join(keys, ", ")
-		if n.Windowed {
-			s += " (windowed)"
+		s := "over " + strings.Join(calls, ", ") + partitionText(fields, n.Partition, n.Order, n.ByLog, n.Windowed)
+		if n.Peers < len(n.Order) {
+			s += fmt.Sprintf(" (the first %d make peers)", n.Peers)
 		}
 		return s
 	case *Aggregate:
@@ -129,6 +137,53 @@ func operator(p *Plan, n Node) string {
 		return s
 	}
 	return fmt.Sprintf("%T", n)
+}
+
+// String is the frame as SQL writes it.
+func (f Frame) String() string {
+	unit := "range"
+	if f.Rows {
+		unit = "rows"
+	}
+	bound := func(b Bound, side string) string {
+		switch {
+		case b.Unbounded:
+			return "unbounded " + side
+		case b.Offset < 0:
+			return fmt.Sprintf("%d preceding", -b.Offset)
+		case b.Offset > 0:
+			return fmt.Sprintf("%d following", b.Offset)
+		}
+		return "current row"
+	}
+	return unit + " between " + bound(f.Start, "preceding") + " and " + bound(f.End, "following")
+}
+
+// partitionText writes PARTITION BY and ORDER BY of an operator.
+func partitionText(fields []row.Field, partition []int, order []Sort, byLog, windowed bool) string {
+	s := ""
+	if len(partition) > 0 {
+		s += " per " + columnTexts(fields, partition)
+	}
+	var keys []string
+	for _, k := range order {
+		key := row.QuoteName(fields[k.Col].Name)
+		if k.Desc {
+			key += " DESC"
+		}
+		if !k.NullsLast {
+			key += " NULLS FIRST"
+		}
+		keys = append(keys, key)
+	}
+	if byLog {
+		keys = append(keys, "the log")
+	}
+	s += " by " + strings.Join(keys, ", ")
+	if windowed {
+		s += " (windowed)"
+	}
+	return s
 }
 
 func columnTexts(fields []row.Field, cols []int) string {

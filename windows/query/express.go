@@ -17,6 +17,8 @@ func (b *binder) value(e sqlExpr, s *scope) *expr.Expr {
 		}
 	}
 	switch e := e.(type) {
+	case nil:
+		refuse(unsupported(-1, "%s lacks an expression that belongs there", s.clause))
 	case *columnAt:
 		if s.groups != nil {
 			refuse(notGrouped(e.name, e.at))
@@ -76,8 +78,11 @@ func (b *binder) value(e sqlExpr, s *scope) *expr.Expr {
 			r.numbered = true
 			return expr.Column(numberColumn, row.Field{Name: "row_number()", Type: row.Scalar(row.BigInt)})
 		}
-		refuse(unsupported(e.at, "%s(…) OVER isn't supported in a view yet", e.name).
-			WithHint("GROUP BY window_start and a key, or use it in /v1/query"))
+		if s.overs == nil {
+			refuse(problem.New(422, "bad_sql", "%s OVER can't stand in %s", e.name, s.clause).At(e.at).
+				WithHint("window functions stand in the SELECT list and in QUALIFY"))
+		}
+		return s.overs.call(e)
 	case *otherExpr:
 		refuse(unsupported(e.at, "%s isn't supported in a view", e.what))
 	}

@@ -85,6 +85,48 @@ func prune(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 		}
 		to[width] = len(in.Fields())
 		return out, to
+	case *Over:
+		width := len(n.In.Fields())
+		below := map[int]bool{}
+		for c := range keep {
+			if c < width {
+				below[c] = true
+			}
+		}
+		below = with(below, n.Partition...)
+		for _, k := range n.Order {
+			below[k.Col] = true
+		}
+		for _, c := range n.Calls {
+			below = with(below, c.Args...)
+			for _, o := range []int{c.Filter, c.Default} {
+				if o >= 0 {
+					below[o] = true
+				}
+			}
+		}
+		in, to := prune(n.In, below)
+		calls := slices.Clone(n.Calls)
+		for i := range calls {
+			c := &calls[i]
+			c.Args = movedAll(c.Args, to)
+			if c.Filter >= 0 {
+				c.Filter = to[c.Filter]
+			}
+			if c.Default >= 0 {
+				c.Default = to[c.Default]
+			}
+		}
+		out := NewOver(in, calls)
+		out.Peers, out.ByLog, out.Windowed, out.Partition = n.Peers, n.ByLog, n.Windowed, movedAll(n.Partition, to)
+		for _, k := range n.Order {
+			k.Col = to[k.Col]
+			out.Order = append(out.Order, k)
+		}
+		for i := range calls {
+			to[width+i] = len(in.Fields()) + i
+		}
+		return out, to
 	case *Union:
 		out := &Union{}
 		var to map[int]int

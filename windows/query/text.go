@@ -137,20 +137,7 @@ func (w *writer) expr(e sqlExpr) {
 	case *star:
 		w.WriteByte('*')
 	case *over:
-		w.WriteString(quote(e.name) + "(")
-		w.list(e.args, ", ")
-		w.WriteString(") OVER (")
-		if len(e.partitions) > 0 {
-			w.WriteString("PARTITION BY ")
-			w.list(e.partitions, ", ")
-		}
-		if len(e.order) > 0 {
-			if len(e.partitions) > 0 {
-				w.WriteByte(' ')
-			}
-			w.order(e.order)
-		}
-		w.WriteByte(')')
+		w.over(e)
 	case *otherExpr:
 		w.WriteString(e.what)
 	case *subqueryExpr:
@@ -206,6 +193,72 @@ func (w *writer) call(e *call) {
 	w.WriteByte(')')
 	if e.filter != nil {
 		w.all(" FILTER (WHERE ", e.filter, ")")
+	}
+}
+
+func (w *writer) over(e *over) {
+	w.WriteString(quote(e.name) + "(")
+	if e.distinct {
+		w.WriteString("DISTINCT ")
+	}
+	args := e.args
+	for _, a := range []sqlExpr{e.offset, e.deflt} {
+		if a != nil {
+			args = append(args[:len(args):len(args)], a)
+		}
+	}
+	w.list(args, ", ")
+	if e.ignoreNull {
+		w.WriteString(" IGNORE NULLS")
+	}
+	w.WriteByte(')')
+	if e.filter != nil {
+		w.all(" FILTER (WHERE ", e.filter, ")")
+	}
+	w.WriteString(" OVER (")
+	sep := ""
+	if len(e.partitions) > 0 {
+		w.WriteString("PARTITION BY ")
+		w.list(e.partitions, ", ")
+		sep = " "
+	}
+	if len(e.order) > 0 {
+		w.WriteString(sep)
+		w.order(e.order)
+		sep = " "
+	}
+	if e.start != "UNBOUNDED_PRECEDING" || e.end != "CURRENT_ROW_RANGE" || e.exclude != "NO_OTHER" {
+		w.WriteString(sep + frameUnit(e.start, e.end) + " BETWEEN ")
+		w.bound(e.start, e.startExpr)
+		w.WriteString(" AND ")
+		w.bound(e.end, e.endExpr)
+		if e.exclude != "NO_OTHER" {
+			w.WriteString(" EXCLUDE " + strings.ReplaceAll(e.exclude, "_", " "))
+		}
+	}
+	w.WriteByte(')')
+}
+
+// frameUnit is the unit that DuckDB writes a frame with.
+func frameUnit(start, end string) string {
+	for _, unit := range []string{"RANGE", "GROUPS"} {
+		if strings.HasSuffix(start, "_"+unit) || strings.HasSuffix(end, "_"+unit) {
+			return unit
+		}
+	}
+	return "ROWS"
+}
+
+func (w *writer) bound(kind string, offset sqlExpr) {
+	switch {
+	case strings.HasPrefix(kind, "CURRENT_ROW"):
+		w.WriteString("CURRENT ROW")
+	case strings.HasPrefix(kind, "EXPR_PRECEDING"):
+		w.all(offset, " PRECEDING")
+	case strings.HasPrefix(kind, "EXPR_FOLLOWING"):
+		w.all(offset, " FOLLOWING")
+	default:
+		w.WriteString(strings.ReplaceAll(kind, "_", " "))
 	}
 }
 

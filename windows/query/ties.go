@@ -56,7 +56,7 @@ func (r *rewriter) selection(q, from object, ctes []namedQuery) selection {
 				s.ranked = append(s.ranked, columnNodes(r.columns(from, ctes))...)
 				continue
 			}
-			if !contains(o, func(o object) bool { return o["class"] == "WINDOW" }) {
+			if !contains(o, isOver) {
 				e, _ := copied(o).(object)
 				e["alias"] = ""
 				s.ranked = append(s.ranked, e)
@@ -279,7 +279,10 @@ func texts(v any) []string {
 // nowhere is the place of what stands nowhere in the text.
 const nowhere = json.Number("18446744073709551615")
 
-// spellGroups writes out GROUP BY ALL, which DuckDB does not take beside QUALIFY.
+func isOver(o object) bool { return o["class"] == "WINDOW" }
+
+// spellGroups writes out GROUP BY ALL, which DuckDB does not take beside QUALIFY or
+// window functions.
 func (r *rewriter) spellGroups(q, from object, ctes []namedQuery) {
 	items, _ := q["select_list"].([]any)
 	groups, set := []any{}, []any{}

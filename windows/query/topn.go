@@ -5,7 +5,6 @@ import (
 
 	"tidemark/storage/problem"
 	"tidemark/storage/row"
-	"tidemark/windows/expr"
 )
 
 // ranking is a row_number() while it is being bound: the one of QUALIFY, or that of ORDER BY …
@@ -24,63 +23,61 @@ type ranking struct {
 // numberColumn stands for the row's number until its column is known.
 const numberColumn = 1 << 30
 
-// rankingOf finds out by which row_number() a SELECT is cut, or returns nil.
+// rankingOf finds out whether a SELECT only keeps the first rows by a row_number(), and no other
+// window function is in it; nil: it does not.
 func (b *binder) rankingOf(q *selectQuery, from *relation, items []item) *ranking {
-	s := &scope{rel: from, aliases: items}
 	if q.qualify == nil {
-		for _, it := range items {
-			if o := findOver(it.expr); o != nil {
-				refuse(unsupported(o.at, "%s(…) OVER without QUALIFY isn't supported in a view yet", o.name).
-					WithHint("a view can keep the first rows: QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n"))
-			}
-		}
 		return nil
 	}
-	at := place(q.qualify, q.at)
-	wrong := func() {
-		refuse(unsupported(at, "this QUALIFY isn't supported in a view").
-			WithHint("write QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n"))
+	if findOver(q.qualify) == nil {
+		named := false
+		each(q.qualify, func(e sqlExpr) bool {
+			named = named || findOver((&scope{rel: from, aliases: items}).follow(e)) != nil
+			return !named
+		})
+		if !named {
+			refuse(problem.New(422, "bad_sql", "QUALIFY needs a window function").At(place(q.qualify, q.at)).
+				WithHint("conditions on columns belong in WHERE, on aggregates in HAVING"))
+		}
 	}
+	at := place(q.qualify, q.at)
 	c, ok := q.qualify.(*comparison)
 	if !ok {
-		wrong()
+		return nil
 	}
+	s := &scope{rel: from, aliases: items}
 	left, right, op := s.follow(c.left), s.follow(c.right), c.op
 	if _, ok := right.(*over); ok {
 		left, right, op = right, left, map[string]string{">=": "<=", ">": "<", "=": "="}[op]
 	}
 	o, ok := left.(*over)
-	if !ok {
-		wrong()
-	}
-	if o.name != "row_number" {
-		refuse(unsupported(o.at, "QUALIFY by %s isn't supported in a view yet", o.name).
-			WithHint("write row_number() OVER (PARTITION BY … ORDER BY …) <= n"))
+	if !ok || o.name != "row_number" || s.reads(right) || findOver(right) != nil {
+		return nil
 	}
 	if len(o.args) > 0 || o.filter != nil || o.distinct || o.ignoreNull || o.exclude != "NO_OTHER" || o.offset != nil || o.deflt != nil {
-		wrong()
+		return nil
 	}
 	n := b.count(right, "QUALIFY")
-	switch op {
-	case "<=":
-	case "<":
+	switch {
+	case op == "<=" || op == "=" && n == 1:
+	case op == "<":
 		n--
-	case "=":
-		if n != 1 {
-			refuse(unsupported(at, "QUALIFY row_number() = %d isn't supported in a view", n).WithHint("write <= %d", n))
-		}
 	default:
-		wrong()
+		return nil
 	}
 	r := &ranking{key: canonical(o, from), partitions: o.partitions, order: o.order, limit: n, at: o.at}
 	r.checkLimit(at)
 	for _, it := range items {
+		other := false
 		each(it.expr, func(e sqlExpr) bool {
-			if other, ok := e.(*over); ok && canonical(other, from) != r.key {
-				refuse(unsupported(other.at, "a second window function beside QUALIFY isn't supported in a view yet"))
+			if o, ok := e.(*over); ok && canonical(o, from) != r.key {
+				other = true
 			}
-			return true
+			return !other
 		})
+		if other {
+			return nil
+		}
 	}
 	return r
 }
@@ -171,92 +168,21 @@ func (b *binder) orderRanking(h *queryHead, items []item) *ranking {
 // list and list what it binds to; done is called when everything has been bound and before the
 // relation's node is read. It returns the relation and the items over it.
 func (b *binder) rank(r *ranking, s *scope, items []item, list []bound, direct bool, done func()) (*relation, []bound) {
-	// What the order needs that is no column of the relation is computed below.
-	type extra struct {
-		expr *expr.Expr
-		name string
-	}
-	var extras []extra
-	add := func(e sqlExpr) int {
-		x := b.value(e, s)
-		if col := x.ColumnNumber(); col >= 0 {
-			return col
-		}
-		extras = append(extras, extra{x, textOf(e)})
-		return -len(extras)
-	}
-	var partition []int
-	var order []Sort
-	windowed := false
-	for _, e := range r.partitions {
-		e = s.aliased(e)
-		if findOver(e) != nil {
-			refuse(unsupported(place(e, r.at), "a window function inside PARTITION BY isn't supported"))
-		}
-		col := add(e)
-		if col >= 0 {
-			role := s.rel.cols[col].role
-			windowed = windowed || role == windowStart || role == windowEnd
-		}
-		partition = append(partition, col)
-	}
-	for _, k := range r.order {
-		e := s.aliased(k.expr)
-		if findOver(e) != nil {
-			refuse(unsupported(place(e, r.at), "a window function inside ORDER BY isn't supported"))
-		}
-		order = append(order, Sort{add(e), k.desc, k.nullsLast})
-	}
-	byLog := direct && s.groups == nil
-	switch { // ties (N3)
-	case byLog:
-	case s.groups != nil:
-		for _, it := range items {
-			if findOver(it.expr) == nil {
-				order = append(order, Sort{add(it.expr), false, true})
-			}
-		}
-	default:
-		for i, c := range s.rel.cols {
-			if !c.hidden {
-				order = append(order, Sort{i, false, true})
-			}
-		}
-	}
+	x := &beneath{b: b, s: s, index: map[string]int{}}
+	partition, windowed := x.partitionBy(r.partitions)
+	order := x.orderBy(r.order)
+	ties, byLog := x.ties(direct, items)
 	done()
 	in := s.rel
-	n := len(in.cols)
-	at := func(col int) int {
-		if col < 0 {
-			return n - col - 1
-		}
-		return col
-	}
-	var exprs []*expr.Expr
-	var names []string
-	cols := append([]column(nil), in.cols...)
-	for i := range in.cols {
-		exprs, names = append(exprs, expr.Column(i, in.field(i))), append(names, in.cols[i].name)
-	}
-	for _, x := range extras {
-		exprs, names = append(exprs, x.expr), append(names, x.name)
-		cols = append(cols, column{name: x.name, typ: x.expr.Type, hidden: true, sealed: true, number: -1})
-	}
-	below := in.node
-	if len(extras) > 0 {
-		below = NewProject(in.node, exprs, names)
-	}
-	top := NewTopN(below, r.limit, r.numbered)
+	node, cols, at := x.close()
+	top := NewTopN(node, r.limit, r.numbered)
 	top.ByLog, top.Windowed = byLog, windowed
 	for _, p := range partition {
 		top.Partition = append(top.Partition, at(p))
 	}
-	seen := map[int]bool{}
-	for _, k := range order {
-		if k.Col = at(k.Col); !seen[k.Col] {
-			seen[k.Col] = true
-			top.Order = append(top.Order, k)
-		}
+	for _, k := range withoutRepeats(append(order, ties...)) {
+		k.Col = at(k.Col)
+		top.Order = append(top.Order, k)
 	}
 	out := &relation{node: top, cols: cols, key: in.key, never: in.never, shrinks: true}
 	if r.numbered {
@@ -265,16 +191,21 @@ func (b *binder) rank(r *ranking, s *scope, items []item, list []bound, direct b
 	if out.never == "" && !windowed {
 		out.never = "its first rows may change with every event: PARTITION BY holds neither window_start nor window_end"
 	}
-	renumbered := make([]bound, len(list))
+	return out, renumbered(list, func(c int) int {
+		if c == numberColumn {
+			return len(cols)
+		}
+		return c
+	})
+}
+
+// renumbered are items over a relation whose columns stand elsewhere.
+func renumbered(list []bound, to func(int) int) []bound {
+	out := make([]bound, len(list))
 	for i, l := range list {
-		renumbered[i] = bound{l.expr.Renumber(func(c int) int {
-			if c == numberColumn {
-				return len(cols)
-			}
-			return c
-		}), l.col}
+		out[i] = bound{l.expr.Renumber(to), l.col}
 	}
-	return out, renumbered
+	return out
 }
 
 // aliased replaces a reference that is no column by the alias that it names.

@@ -1,0 +1,414 @@
+package query
+
+import (
+	"fmt"
+	"strings"
+
+	"tidemark/storage/problem"
+	"tidemark/storage/row"
+	"tidemark/windows/agg"
+	"tidemark/windows/expr"
+)
+
+// Over computes window functions: for each row of the input a value from the rows of its
+// partition. It gives the input's columns and then one for each call. A row that comes or goes
+// changes its partition only (N2).
+type Over struct {
+	In Node
+	// Partition are the columns that a partition's rows agree in; NULL is one value.
+	Partition []int
+	// Order is the order within a partition. Rows that agree in the first Peers keys of it are
+	// peers; the keys behind them, and the log when ByLog, only settle ties (N3).
+	Order []Sort
+	Peers int
+	ByLog bool
+	Calls []OverCall
+	// Windowed says that a column of Partition is a window's bound (C2).
+	Windowed bool
+
+	fields []row.Field
+}
+
+// OverCall is one window function of an Over.
+type OverCall struct {
+	// Name is row_number, rank, dense_rank, lag, lead, first_value, last_value, or that of an
+	// aggregate, for which Func and Spec are set.
+	Name string
+	Func *agg.Func
+	Spec agg.Spec
+	// Args are columns of the input. Lag and lead have one, and their Offset and Default.
+	Args    []int
+	Filter  int   // BOOLEAN column of the input, −1 without; aggregates only
+	Offset  int64 // lag, lead: how many rows away
+	Default int   // lag, lead: column of the value where there is no such row; −1: NULL
+	// IgnoreNulls leaves out rows whose argument is NULL; lag, lead, first_value and last_value only.
+	IgnoreNulls bool
+	// Frame is what first_value, last_value and aggregates look at.
+	Frame Frame
+	Type  row.Type
+	Text  string
+}
+
+// Frame is a part of a partition around a row.
+type Frame struct {
+	// Rows counts rows; without, a bound at the current row takes its peers with it (RANGE).
+	Rows       bool
+	Start, End Bound
+}
+
+// Bound is an end of a frame.
+type Bound struct {
+	// Unbounded is the partition's own end on this side.
+	Unbounded bool
+	// Offset is how many rows behind the current row the bound is, negative for before it. Always
+	// 0 in RANGE frames.
+	Offset int64
+}
+
+// Fields implements Node.
+func (n *Over) Fields() []row.Field { return n.fields }
+
+// Inputs implements Node.
+func (n *Over) Inputs() []Node { return []Node{n.In} }
+
+// NewOver returns an Over; the caller fills Partition, Order and the rest.
+func NewOver(in Node, calls []OverCall) *Over {
+	n := &Over{In: in, Calls: calls}
+	n.fields = append(n.fields, in.Fields()...)
+	for _, c := range calls {
+		n.fields = append(n.fields, row.Field{Name: c.Text, Type: c.Type})
+	}
+	return n
+}
+
+// overs are the window functions of a SELECT while they are being bound.
+type overs struct {
+	below *beneath
+	index map[string]int
+	list  []boundOver
+	// direct: the rows are events.
+	direct bool
+	items  []item
+}
+
+type boundOver struct {
+	call OverCall
+	spec string // canonical text of PARTITION BY and ORDER BY
+	// Columns in the numbering of beneath.
+	partition []int
+	order     []Sort
+	peers     int
+	windowed  bool
+}
+
+// absent stands for a column that a call does not have, while columns are numbered as beneath does.
+const absent = 1 << 29
+
+func optional(col int, at func(int) int) int {
+	if col == absent {
+		return -1
+	}
+	return at(col)
+}
+
+// beneath collects what is computed under a TopN or an Over besides the columns that are there.
+type beneath struct {
+	b      *binder
+	s      *scope
+	extras []*expr.Expr
+	names  []string
+	index  map[string]int
+}
+
+// column is the column of an expression: of the scope's relation, or −1, −2, … for those added.
+func (x *beneath) column(e sqlExpr) int {
+	if o := findOver(e); o != nil {
+		refuse(unsupported(o.at, "a window function inside a window function isn't supported").WithHint("put the inner one into a subquery"))
+	}
+	return x.add(x.b.value(e, x.s), textOf(e))
+}
+
+func (x *beneath) add(e *expr.Expr, name string) int {
+	if col := e.ColumnNumber(); col >= 0 {
+		return col
+	}
+	key := e.Text + "::" + e.Type.String()
+	if at, ok := x.index[key]; ok {
+		return at
+	}
+	x.extras, x.names = append(x.extras, e), append(x.names, name)
+	x.index[key] = -len(x.extras)
+	return -len(x.extras)
+}
+
+// close makes the projection, when everything has been bound. at turns a column's number into that
+// of the projection.
+func (x *beneath) close() (node Node, cols []column, at func(int) int) {
+	in := x.s.rel
+	n := len(in.cols)
+	at = func(col int) int {
+		if col < 0 {
+			return n - col - 1
+		}
+		return col
+	}
+	cols = append([]column(nil), in.cols...)
+	if len(x.extras) == 0 {
+		return in.node, cols, at
+	}
+	var exprs []*expr.Expr
+	var names []string
+	for i := range in.cols {
+		exprs, names = append(exprs, expr.Column(i, in.field(i))), append(names, in.cols[i].name)
+	}
+	for i, e := range x.extras {
+		exprs, names = append(exprs, e), append(names, x.names[i])
+		cols = append(cols, column{name: x.names[i], typ: e.Type, hidden: true, sealed: true, number: -1})
+	}
+	return NewProject(in.node, exprs, names), cols, at
+}
+
+// ties are the keys that settle ties behind an order: none when the log does (N3).
+func (x *beneath) ties(direct bool, items []item) (keys []Sort, byLog bool) {
+	switch {
+	case direct && x.s.groups == nil:
+		return nil, true
+	case x.s.groups != nil:
+		for _, it := range items {
+			if findOver(it.expr) == nil {
+				keys = append(keys, Sort{x.column(it.expr), false, true})
+			}
+		}
+	default:
+		for _, i := range visible(x.s.rel) {
+			keys = append(keys, Sort{i, false, true})
+		}
+	}
+	return keys, false
+}
+
+// orderBy binds an order; keys that come again are left out.
+func (x *beneath) orderBy(keys []sortKey) []Sort {
+	var out []Sort
+	for _, k := range keys {
+		out = append(out, Sort{x.column(x.s.aliased(k.expr)), k.desc, k.nullsLast})
+	}
+	return withoutRepeats(out)
+}
+
+// partitionBy binds PARTITION BY and says whether a window's bound is in it.
+func (x *beneath) partitionBy(list []sqlExpr) (cols []int, windowed bool) {
+	for _, e := range list {
+		col := x.column(x.s.aliased(e))
+		if col >= 0 {
+			r := x.s.rel.cols[col].role
+			windowed = windowed || r == windowStart || r == windowEnd
+		}
+		cols = append(cols, col)
+	}
+	return cols, windowed
+}
+
+func withoutRepeats(keys []Sort) []Sort {
+	seen := map[int]bool{}
+	var out []Sort
+	for _, k := range keys {
+		if !seen[k.Col] {
+			seen[k.Col] = true
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// call binds a window function and returns the column that stands for it.
+func (o *overs) call(e *over) *expr.Expr {
+	key := canonical(e, o.below.s.base())
+	i, ok := o.index[key]
+	if !ok {
+		i = len(o.list)
+		o.index[key] = i
+		o.list = append(o.list, boundOver{})
+		o.list[i] = o.bind(e)
+	}
+	c := o.list[i].call
+	return expr.Column(numberColumn+i, row.Field{Name: c.Text, Type: c.Type})
+}
+
+func (o *overs) bind(e *over) boundOver {
+	x := o.below
+	out := boundOver{call: OverCall{Name: e.name, Filter: absent, Default: absent, Offset: 1, IgnoreNulls: e.ignoreNull, Text: textOf(e)}}
+	if e.exclude != "NO_OTHER" {
+		refuse(unsupported(e.at, "EXCLUDE in a window function isn't supported in a view"))
+	}
+	out.partition, out.windowed = x.partitionBy(e.partitions)
+	out.order = x.orderBy(e.order)
+	out.peers = len(out.order)
+	spec := &over{partitions: e.partitions, order: e.order}
+	out.spec = canonical(spec, x.s.base())
+	c := &out.call
+	c.Frame = o.frame(e)
+	var args []*expr.Expr
+	for _, a := range e.args {
+		args = append(args, x.b.value(a, x.s))
+	}
+	plainCall := func(n int) {
+		if len(args) != n || e.filter != nil || e.distinct {
+			refuse(problem.New(422, "bad_sql", "%s OVER takes %d arguments, without DISTINCT and FILTER", e.name, n).At(e.at))
+		}
+	}
+	switch e.name {
+	case "row_number", "rank", "dense_rank":
+		plainCall(0)
+		c.Type = row.Scalar(row.BigInt)
+	case "lag", "lead":
+		plainCall(1)
+		c.Type = args[0].Type
+		c.Args = []int{x.column(e.args[0])}
+		if e.offset != nil {
+			c.Offset = x.b.count(e.offset, e.name)
+		}
+		if e.deflt != nil {
+			d := x.b.value(e.deflt, x.s)
+			if !d.Type.Equal(c.Type) {
+				d = x.b.made(e.deflt)(expr.Cast(d, c.Type, false))
+			}
+			c.Default = x.add(d, textOf(e.deflt))
+		}
+	case "first_value", "last_value", "first", "last":
+		if e.name == "first" || e.name == "last" {
+			c.Name += "_value"
+		}
+		plainCall(1)
+		c.Type = args[0].Type
+		c.Args = []int{x.column(e.args[0])}
+	default:
+		if !isAggregate(e.name) {
+			refuse(unsupported(e.at, "%s OVER isn't supported in a view", e.name).
+				WithHint("the window functions are row_number, rank, dense_rank, lag, lead, first_value, last_value and the aggregates"))
+		}
+		o.aggregate(e, c, args)
+	}
+	if c.IgnoreNulls && c.Func != nil {
+		refuse(problem.New(422, "bad_sql", "%s takes no IGNORE NULLS", e.name).At(e.at))
+	}
+	return out
+}
+
+// aggregate binds an aggregate as a window function.
+func (o *overs) aggregate(e *over, c *OverCall, args []*expr.Expr) {
+	x := o.below
+	c.Spec = agg.Spec{Name: e.name, Distinct: e.distinct, Retract: true}
+	if e.name == "count_star" {
+		c.Spec.Name = "count"
+	}
+	for _, a := range args {
+		c.Spec.Args = append(c.Spec.Args, a.Type)
+		var value *row.Vector
+		if a.IsConst() {
+			value = a.ConstValue()
+		}
+		c.Spec.Const = append(c.Spec.Const, value)
+	}
+	f, err := agg.New(c.Spec)
+	if err != nil {
+		refuse(aggregateProblem(err, &call{exprHead: e.exprHead, name: e.name}))
+	}
+	c.Func, c.Type = f, f.Type
+	for i, want := range f.Args {
+		a := args[i]
+		if !a.Type.Equal(want) {
+			a = x.b.made(e)(expr.Cast(a, want, false))
+		}
+		c.Args = append(c.Args, x.add(a, textOf(e.args[i])))
+	}
+	if e.filter != nil {
+		c.Filter = x.add(x.b.predicate(e.filter, x.s), textOf(e.filter))
+	}
+}
+
+// frame reads DuckDB's frame.
+func (o *overs) frame(e *over) Frame {
+	var f Frame
+	bound := func(kind string, offset sqlExpr) Bound {
+		unit := kind[strings.LastIndexByte(kind, '_')+1:]
+		switch kind {
+		case "UNBOUNDED_PRECEDING", "UNBOUNDED_FOLLOWING":
+			return Bound{Unbounded: true}
+		case "CURRENT_ROW_RANGE":
+			return Bound{}
+		case "CURRENT_ROW_ROWS":
+			f.Rows = true
+			return Bound{}
+		case "EXPR_PRECEDING_ROWS", "EXPR_FOLLOWING_ROWS":
+			f.Rows = true
+			n := o.below.b.count(offset, "a frame")
+			if n < 0 {
+				refuse(problem.New(422, "bad_sql", "a frame can't begin or end a negative number of rows away").At(place(offset, e.at)))
+			}
+			if kind == "EXPR_PRECEDING_ROWS" {
+				n = -n
+			}
+			return Bound{Offset: n}
+		}
+		refuse(unsupported(place(offset, e.at), "a frame by %s with a distance isn't supported in a view yet", unit).
+			WithHint("use ROWS, or slide(stream, time, size, key) for the events of the last minutes"))
+		return Bound{}
+	}
+	f.Start, f.End = bound(e.start, e.startExpr), bound(e.end, e.endExpr)
+	return f
+}
+
+// close makes the Over nodes, one for each PARTITION BY and ORDER BY, when everything has been
+// bound, and returns their relation and how the columns that stand for calls are numbered in it.
+func (o *overs) close(done func()) (*relation, func(int) int) {
+	ties, byLog := o.below.ties(o.direct, o.items)
+	done()
+	in := o.below.s.rel
+	node, cols, at := o.below.close()
+	out := &relation{cols: cols, key: in.key, never: in.never, shrinks: true}
+	place := make([]int, len(o.list))
+	made := map[string]bool{}
+	for _, first := range o.list {
+		if made[first.spec] {
+			continue
+		}
+		made[first.spec] = true
+		var calls []OverCall
+		for i, l := range o.list {
+			if l.spec != first.spec {
+				continue
+			}
+			c := l.call
+			args := make([]int, len(c.Args))
+			for k, a := range c.Args {
+				args[k] = at(a)
+			}
+			c.Args = args
+			c.Default, c.Filter = optional(c.Default, at), optional(c.Filter, at)
+			place[i] = len(out.cols)
+			out.cols = append(out.cols, column{name: c.Text, typ: c.Type, hidden: true, sealed: true, number: -1})
+			calls = append(calls, c)
+		}
+		n := NewOver(node, calls)
+		n.Peers, n.ByLog, n.Windowed = first.peers, byLog, first.windowed
+		for _, p := range first.partition {
+			n.Partition = append(n.Partition, at(p))
+		}
+		for _, k := range withoutRepeats(append(append([]Sort(nil), first.order...), ties...)) {
+			k.Col = at(k.Col)
+			n.Order = append(n.Order, k)
+		}
+		node = n
+		if out.never == "" && !first.windowed {
+			out.never = fmt.Sprintf("%s looks at rows of all windows: its PARTITION BY holds neither window_start nor window_end", calls[0].Name)
+		}
+	}
+	out.node = node
+	return out, func(c int) int {
+		if c >= numberColumn {
+			return place[c-numberColumn]
+		}
+		return c
+	}
+}
