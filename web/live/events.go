@@ -19,6 +19,7 @@ func (s *subscription) stream(ctx context.Context, from start) error {
 	log := s.hub.opts.Log
 	arrived, stop := log.Watch(stream.ID(s.rel.ID))
 	defer stop()
+	goal := log.End()
 	at, err := s.streamStart(ctx, from)
 	if err != nil {
 		return err
@@ -31,7 +32,7 @@ func (s *subscription) stream(ctx context.Context, from start) error {
 			if busy, err = r.step(ctx); err != nil {
 				return err
 			}
-			if err = s.progress(ctx, r.at.String(), nil, r.lag(s.hub.opts.Now()), false); err != nil {
+			if err = s.progress(ctx, r.at.String(), nil, r.lag(s.hub.opts.Now()), r.at.Sequence >= goal); err != nil {
 				return err
 			}
 			select {
@@ -44,10 +45,9 @@ func (s *subscription) stream(ctx context.Context, from start) error {
 				return err
 			}
 		}
-		if err := s.progress(ctx, r.at.String(), nil, 0, !r.reached); err != nil {
+		if err := s.progress(ctx, r.at.String(), nil, 0, true); err != nil {
 			return err
 		}
-		r.reached = true
 		if err := s.wait(ctx, arrived); err != nil {
 			return err
 		}
@@ -132,7 +132,6 @@ type eventReader struct {
 	next  int
 	// appended is when the newest event that was sent was appended; 0 before the first.
 	appended stream.Micros
-	reached  bool // the end was reached once
 }
 
 // step sends one frame, and reports whether there may be more.
@@ -187,9 +186,9 @@ func (r *eventReader) step(ctx context.Context) (more bool, err error) {
 	return true, s.emit(ctx, frame{data: b, position: position})
 }
 
-// lag is how long ago the newest event that was sent had been appended.
+// lag is how long ago the newest event that was sent had been appended; 0 at the log's end.
 func (r *eventReader) lag(now time.Time) time.Duration {
-	if r.appended == 0 {
+	if r.appended == 0 || r.at.Sequence >= r.sub.hub.opts.Log.End() {
 		return 0
 	}
 	return now.Sub(time.UnixMicro(r.appended))

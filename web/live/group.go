@@ -100,7 +100,10 @@ func (s *subscription) room(ctx context.Context) (int, error) {
 				return 0, err
 			}
 		case <-timer.C:
-			if err := s.progress(ctx, g.flight[len(g.flight)-1].position.String(), nil, time.Since(g.moved), false); err != nil {
+			if s.untilProgress() > 0 {
+				break
+			}
+			if err := s.sayProgress(ctx, g.flight[len(g.flight)-1].position.String(), nil, time.Since(g.moved)); err != nil {
 				return 0, err
 			}
 		case <-ctx.Done():

@@ -217,7 +217,12 @@ func TestFoldedReaderGetsTheSumAndARawOneEveryEpoch(t *testing.T) { // C6
 	history.say(`{"op":"subscribe","id":"h","to":"revenue","from":"earliest"}`)
 	history.want("subscribed")
 	for range 10 {
-		history.want("changes")
+		if m := history.next(); m.Type != "changes" { // no progress before the reader has caught up
+			t.Fatalf("%+v", m)
+		}
+	}
+	if m := history.next(); m.Type != "progress" {
+		t.Fatalf("%+v", m)
 	}
 }
 

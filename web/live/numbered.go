@@ -51,7 +51,6 @@ func (s *subscription) numbered(ctx context.Context, from start, src source) err
 		return err
 	}
 	kind, member := src.frame()
-	reached := false
 	for {
 		room, err := s.room(ctx)
 		if err != nil {
@@ -74,10 +73,9 @@ func (s *subscription) numbered(ctx context.Context, from start, src source) err
 			return err
 		}
 		if len(entries) == 0 {
-			if err := s.progress(ctx, s.numberedPosition(after).String(), nil, 0, !reached); err != nil {
+			if err := s.progress(ctx, s.numberedPosition(after).String(), nil, 0, true); err != nil {
 				return err
 			}
-			reached = true
 			if err := s.wait(ctx, arrived); err != nil {
 				return err
 			}

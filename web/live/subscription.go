@@ -25,14 +25,16 @@ type outlet interface {
 
 // subscription is one relation that one client follows.
 type subscription struct {
-	hub    *Hub
-	op     op
-	out    outlet
-	rel    Relation
-	seq    int64
-	quiet  time.Time // when the last message that shows life was sent
-	cancel context.CancelFunc
-	done   chan struct{}
+	hub   *Hub
+	op    op
+	out   outlet
+	rel   Relation
+	seq   int64
+	quiet time.Time // when progress was told last
+	// answered: subscribed was sent. reached: the reader has caught up once.
+	answered, reached bool
+	cancel            context.CancelFunc
+	done              chan struct{}
 	// leave frees the id, so that it may be used again when an error message is on its way.
 	leave func()
 	// stand is where the client can go on: behind the last frame that was written, in a group
@@ -135,6 +137,7 @@ func (s *subscription) follow(ctx context.Context) error {
 
 // subscribed answers the subscription.
 func (s *subscription) subscribed(ctx context.Context, position string, recovered bool) error {
+	s.answered, s.quiet = true, time.Now()
 	b := appendPosition(begin("subscribed", s.op.ID), position)
 	if recovered {
 		b = append(b, `,"recovered":true}`...)
@@ -164,14 +167,19 @@ func (s *subscription) emit(ctx context.Context, f frame) error {
 	return s.out.emit(ctx, f)
 }
 
-// progress says that the reader stands at a position, if it is time to say so; caughtUp when it
-// has just reached the end.
+// progress says where the reader stands: once when it has caught up with where the relation stood
+// when it subscribed, and from then on whenever nothing was said for a while, so that silence is
+// provable. Before that there is none: it would be taken for the end of what was to be caught up with.
 func (s *subscription) progress(ctx context.Context, position string, asOf json.RawMessage, lag time.Duration, caughtUp bool) error {
-	now := time.Now()
-	if !caughtUp && now.Sub(s.quiet) < s.hub.opts.ProgressEvery {
+	if s.reached && s.untilProgress() > 0 || !s.reached && !caughtUp {
 		return nil
 	}
-	s.quiet = now
+	s.reached = true
+	return s.sayProgress(ctx, position, asOf, lag)
+}
+
+func (s *subscription) sayProgress(ctx context.Context, position string, asOf json.RawMessage, lag time.Duration) error {
+	s.quiet = time.Now()
 	b := appendAsOf(appendPosition(begin("progress", s.op.ID), position), asOf)
 	b = append(b, `,"lag_ms":`...)
 	b = appendInt(b, max(0, lag.Milliseconds()))

@@ -31,10 +31,10 @@ type viewReader struct {
 	// skip leaves out the epochs up to this sequence (from a time).
 	skip stream.Sequence
 	// raw gives every epoch its own frame: "fold":false, and history while it is replayed.
-	raw     bool
-	reached bool // the end was reached once
-	framed  time.Time
-	moved   time.Time
+	raw    bool
+	goal   stream.Position // where the view stood when the subscription began
+	framed time.Time
+	moved  time.Time
 }
 
 // view follows a view: folded unless the client wants every epoch.
@@ -53,14 +53,11 @@ func (s *subscription) view(ctx context.Context, from start) error {
 		if err != nil {
 			return err
 		}
-		first := caughtUp && !r.reached
-		if err := r.progress(ctx, r.at.String(), r.asOf, 0, first); err != nil {
+		if err := r.progress(ctx, r.at.String(), r.asOf, 0, caughtUp || !before(r.at, r.goal)); err != nil {
 			return err
 		}
 		if caughtUp {
-			if first {
-				r.reached, r.raw = true, s.op.Fold != nil && !*s.op.Fold
-			}
+			r.raw = s.op.Fold != nil && !*s.op.Fold // what was replayed is through
 			if err := r.rest(ctx, arrived); err != nil {
 				return err
 			}
@@ -78,6 +75,7 @@ func (r *viewReader) start(ctx context.Context, from start) error {
 	if err != nil {
 		return err
 	}
+	r.goal = head.Position
 	if r.sel, err = newSelection(r.hub, r.op, head.Fields); err != nil {
 		return err
 	}
@@ -163,7 +161,7 @@ func (r *viewReader) snapshot(ctx context.Context, gone string) error {
 	r.at, r.asOf = snap.Position, snap.AsOf
 	r.changes.at, r.changes.own = r.at, nil
 	position := r.at.String()
-	if !r.reached {
+	if !r.answered {
 		if err := r.subscribed(ctx, position, gone == ""); err != nil {
 			return err
 		}
@@ -239,7 +237,7 @@ func (r *viewReader) step(ctx context.Context) (caughtUp bool, err error) {
 			if err := r.frame(ctx, r.sel.settle(out)); err != nil {
 				return false, err
 			}
-			if err := r.progress(ctx, r.at.String(), r.asOf, 0, false); err != nil {
+			if err := r.progress(ctx, r.at.String(), r.asOf, 0, !before(r.at, r.goal)); err != nil {
 				return false, err
 			}
 			continue
