@@ -115,4 +115,9 @@ func (m *Mismatch) Error() string {
 	return s
 }
 
+// Failure is why a group has no result. Codes are those of failed expressions.
+type Failure struct{ Code, Message string }
+
+func (f *Failure) Error() string { return f.Message }
+
 var errBadState = errors.New("the state of an aggregate is damaged")
