@@ -88,7 +88,7 @@ func lasting(w *viewtest.World, view string) string {
 }
 
 func tell(t *testing.T, each func(w *viewtest.World, step int, receipt string)) map[string]string {
-	w := viewtest.New(t)
+	w := viewtest.New(t, func(w *viewtest.World) { w.Options.MaxCrashes = -1 })
 	w.Stream("checkouts", strings.Replace(checkouts, "{", `{"partitions":2,`, 1))
 	for name, body := range storyViews {
 		w.View(name, body)
@@ -220,6 +220,40 @@ func TestP4AnyMomentOfACrashRecoversToTheBatchAnswer(t *testing.T) {
 				diff(t, got, want)
 			}
 		}
+		c.Close()
+	}
+}
+
+func TestWhatWasSeenSurvivesACrash(t *testing.T) { // R1: red without the fsync of an epoch
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("checkouts", strings.Replace(checkouts, "{", `{"partitions":2,`, 1))
+	for name, body := range storyViews {
+		w.View(name, body)
+	}
+	for _, step := range story {
+		receipt := step(w)
+		seen := map[string]stream.Position{}
+		for name := range storyViews {
+			w.Until(name, receipt)
+			p, _, err := w.Views.Standing(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[name] = p
+		}
+		left := w.FS.CrashClone(vfs.CrashCloneCfg{})
+		c := viewtest.New(t, func(c *viewtest.World) {
+			c.FS = left
+			c.Setup = func(s *runtime.Service) { // before anything runs
+				for name, was := range seen {
+					is, _, err := s.Standing(name)
+					if err != nil || is.Sequence < was.Sequence {
+						t.Errorf("%s was at sequence %d and is at %d: %v", name, was.Sequence, is.Sequence, err)
+					}
+				}
+			}
+		})
 		c.Close()
 	}
 }

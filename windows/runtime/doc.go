@@ -29,7 +29,7 @@
 //	R5  A panic in a view throws away the epoch in work, never a committed one, and stops at the
 //	    view (E2).
 //	    A version notes durably, under s id 1 version 2, when it begins its first epoch after a
-//	    start, and takes that back with the epoch: after three notes in a row the view has failed.
+//	    start, and takes that back with the epoch: after three such notes in a row the view has failed.
 //	R6  Positions of a change stream rise. An epoch is never split over two positions.
 //
 // # Edits

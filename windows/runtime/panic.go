@@ -140,9 +140,6 @@ func (w *worker) tryAlone(e stream.Entry, batch bool, skip int) (*panicError, er
 	return panicked, nil
 }
 
-// maxCrashes is how many crashes of the process in a row a view may have had an epoch in work at.
-const maxCrashes = 3
-
 // workNote is what is known of a version's crashes, as long as the process lives. It belongs to the
 // version's worker.
 type workNote struct {
@@ -161,8 +158,8 @@ func (v *view) workOf(version uint32) *workNote {
 	return v.mu.work[version]
 }
 
-// readCrashes refuses to go on with a version that was at work when the process crashed, three
-// times in a row (E2).
+// readCrashes refuses to go on with a version that was at work when the process crashed, too
+// often in a row (E2).
 func (w *worker) readCrashes() error {
 	if w.work.calm || w.work.noted {
 		return nil
@@ -174,7 +171,7 @@ func (w *worker) readCrashes() error {
 	if err != nil || len(n) != 1 {
 		return fmt.Errorf("read how often the process crashed: %d bytes: %w", len(n), err)
 	}
-	if w.work.crashes = n[0]; w.work.crashes >= maxCrashes {
+	if w.work.crashes = n[0]; w.svc.MaxCrashes > 0 && int(w.work.crashes) >= w.svc.MaxCrashes {
 		return fatal{fmt.Errorf("the process crashed %d times in a row while the view was at work behind sequence %d: look at the events there, then resume the view or change its SQL", w.work.crashes, w.done.Position.Sequence)}
 	}
 	return nil
@@ -187,7 +184,7 @@ func (w *worker) noteWork() error {
 		return nil
 	}
 	b := w.svc.kv.NewBatch()
-	b.Set(crashesKey(w.v.id, w.doc.Version), []byte{w.work.crashes + 1})
+	b.Set(crashesKey(w.v.id, w.doc.Version), []byte{min(w.work.crashes, 254) + 1})
 	if err := b.Commit(true); err != nil {
 		return err
 	}
@@ -195,7 +192,22 @@ func (w *worker) noteWork() error {
 	return nil
 }
 
-// forgetCrashes gives a view that has failed another three crashes.
+// calmDown takes the note back when the first epoch does not end soon because it is to gather for
+// long: the entries that it holds have crashed nothing.
+func (w *worker) calmDown() error {
+	if !w.work.noted || w.work.calm {
+		return nil
+	}
+	b := w.svc.kv.NewBatch()
+	b.Delete(crashesKey(w.v.id, w.doc.Version))
+	if err := b.Commit(true); err != nil {
+		return err
+	}
+	w.work.calm = true
+	return nil
+}
+
+// forgetCrashes gives a view that has failed as many crashes again.
 func (v *view) forgetCrashes() error {
 	doc := v.document()
 	b := v.svc.kv.NewBatch()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"tidemark/stream"
 	"tidemark/windows/runtime"
@@ -100,24 +101,29 @@ func TestAPanicAtAControlRecordFailsTheViewAlone(t *testing.T) { // E2
 
 func TestThreeCrashesInARowFailTheView(t *testing.T) { // E2
 	t.Parallel()
-	atWork := make(chan struct{}, 100)
+	atWork, release := make(chan struct{}), make(chan struct{})
+	hold := false
 	w := viewtest.New(t, func(w *viewtest.World) {
 		w.Setup = func(s *runtime.Service) {
-			runtime.PanicAt(s, func(*stream.Batch, int) bool { atWork <- struct{}{}; return false }, nil)
+			if hold {
+				runtime.PanicAt(s, func(*stream.Batch, int) bool { atWork <- struct{}{}; <-release; return false }, nil)
+			}
 		}
 	})
 	w.Stream("checkouts", checkouts)
-	w.View("revenue", fmt.Sprintf(`{"sql":%q,"epoch":"1h"}`, revenue))
-	receipt := w.Post("checkouts", 0, sale("12:00:01", "DE", 1))
-	for range 3 {
+	w.View("revenue", revenue)
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:01", "DE", 1)))
+	hold = true
+	w.Reopen()
+	receipt := w.Post("checkouts", 0, sale("12:00:02", "DE", 1))
+	for n := range 3 {
 		<-atWork
-		w.Crash()
+		w.Crash(func() { hold = n < 2; release <- struct{}{} })
 	}
 	_, err := w.Views.Rows(t.Context(), "revenue", runtime.RowsQuery{After: receipt, Wait: viewtest.Patience})
 	if problemOf(err) != "409 view_failed" {
 		t.Fatal(err)
 	}
-	w.View("revenue", fmt.Sprintf(`{"sql":%q,"epoch":"0s"}`, revenue))
 	if _, err := w.Views.Resume(t.Context(), "revenue"); err != nil {
 		t.Fatal(err)
 	}
@@ -126,4 +132,24 @@ func TestThreeCrashesInARowFailTheView(t *testing.T) { // E2
 		w.Crash()
 	}
 	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:01", "DE", 1)))
+}
+
+func TestAnEpochThatGathersForLongHasNoPartInACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := viewtest.New(t)
+		w.Stream("checkouts", checkouts)
+		w.View("revenue", fmt.Sprintf(`{"sql":%q,"epoch":"1h"}`, revenue))
+		w.Post("checkouts", 0, sale("12:00:01", "DE", 1))
+		for range 5 {
+			synctest.Wait()
+			if n := w.Views.Gauges()[0].PendingEvents; n != 1 {
+				t.Fatalf("%d events are pending; want the one that was posted", n)
+			}
+			w.Crash()
+		}
+		synctest.Wait()
+		if info, err := w.Views.Get("revenue"); err != nil || info.State == runtime.Failed {
+			t.Fatal(info.Reason, err)
+		}
+	})
 }

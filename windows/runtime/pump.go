@@ -45,6 +45,7 @@ type pumped struct {
 	version  int64
 	known    bool
 	held     []byte // what the sink holds; nil: nothing
+	// position is where to read on: at what the sink holds, or behind control records after it.
 	position stream.Position
 	isStream bool
 }
@@ -275,7 +276,8 @@ func (p *pump) pumpStream(ctx context.Context, r *pumped, st *stream.Stream) (mo
 		}
 	}
 	if rows.Len == 0 {
-		return false, nil // control records alone are read again
+		r.position = to // control records are nothing for a sink; it need not know
+		return false, nil
 	}
 	return rows.Len >= pumpRows, p.apply(ctx, r, fields, rows, to)
 }

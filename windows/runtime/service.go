@@ -37,6 +37,9 @@ type Options struct {
 	// EpochEvents is how many events at most make an epoch with final changes, 32,768 when 0;
 	// PendingEvents bounds every epoch, 262,144 when 0. A batch is never split.
 	EpochEvents, PendingEvents int
+	// MaxCrashes is how many crashes of the process in a row a view may have been at work at before
+	// it starts as failed; 3 when 0, any number when negative.
+	MaxCrashes int
 	// RetryMin and RetryMax bound the wait before a sink or a worker that failed is tried again;
 	// 200ms and 30s when 0.
 	RetryMin, RetryMax time.Duration
@@ -52,6 +55,7 @@ func (o Options) WithDefaults() Options {
 	}
 	o.EpochEvents = cmp.Or(o.EpochEvents, 32_768)
 	o.PendingEvents = cmp.Or(o.PendingEvents, 262_144)
+	o.MaxCrashes = cmp.Or(o.MaxCrashes, 3)
 	o.RetryMin = cmp.Or(o.RetryMin, 200*time.Millisecond)
 	o.RetryMax = cmp.Or(o.RetryMax, 30*time.Second)
 	return o

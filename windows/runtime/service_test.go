@@ -371,3 +371,60 @@ func TestStartAtAnInstantTakesWhatIsNotBeforeIt(t *testing.T) { // R2
 	diff(t, w.Rows("revenue", runtime.RowsQuery{}), `
 		provisional 0 {"window_start":"2024-01-01T12:01:00Z","country":"DE","revenue":8,"n":2}`)
 }
+
+func TestARowThatFailsIsListedAndOutsideTheView(t *testing.T) { // E1
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("checkouts", checkouts)
+	w.View("huge", `{"sql":"SELECT country, amount * 9223372036854775807 AS x FROM checkouts","throttle":"0s"}`)
+	w.Until("huge", w.Post("checkouts", 0, sale("12:00:10", "DE", 1), sale("12:00:10", "FR", 2), sale("12:00:10", "IT", 0), sale("12:00:11", "ES", 3)))
+	diff(t, w.Rows("huge", runtime.RowsQuery{}), `
+		final 1 {"country":"DE","x":9223372036854775807}
+		final 1 {"country":"IT","x":0}`)
+	w.Crash()
+	page, err := w.Views.Errors("huge", "", 1)
+	if err != nil || len(page.Items) != 1 || page.Items[0].Offset != 1 || page.Items[0].ViewVersion != 1 || page.Next == nil {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if page, err = w.Views.Errors("huge", *page.Next, 1); err != nil || len(page.Items) != 1 || page.Items[0].Offset != 3 || page.Next != nil {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if info, err := w.Views.Get("huge"); err != nil || info.Counts.RowErrors != 2 {
+		t.Fatalf("%+v, %v", info.Counts, err)
+	}
+}
+
+func TestRowsOfManyPagesAreEachThereOnce(t *testing.T) {
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("checkouts", checkouts)
+	w.View("all", `{"sql":"SELECT country, amount FROM checkouts","throttle":"0s"}`)
+	const n = 9000
+	var events []string
+	for i := range n {
+		events = append(events, sale("12:00:10", "DE", (i*7919)%n))
+	}
+	w.Until("all", w.Post("checkouts", 0, events...))
+	for _, order := range []string{"", "amount DESC"} {
+		seen := map[int64]bool{}
+		last := int64(n)
+		for q := (runtime.RowsQuery{Order: order, Limit: 700, Where: "amount <> 5"}); ; {
+			page, err := w.Views.Rows(t.Context(), "all", q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range page.Rows.Cols[1].I64 {
+				if seen[x] || order != "" && x >= last {
+					t.Fatalf("order %q: %d comes again, or behind %d", order, x, last)
+				}
+				seen[x], last = true, x
+			}
+			if q.Cursor = page.Next; q.Cursor == "" {
+				break
+			}
+		}
+		if len(seen) != n-1 {
+			t.Fatalf("order %q: %d rows; want %d", order, len(seen), n-1)
+		}
+	}
+}

@@ -219,6 +219,11 @@ func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
 		if caughtUp != nil && caughtUp() {
 			return w.commit()
 		}
+		if wait > patience {
+			if err := w.calmDown(); err != nil {
+				return err
+			}
+		}
 		if wait <= 0 {
 			wait = time.Hour
 		}

@@ -122,10 +122,14 @@ func (w *World) Reopen() {
 	w.open()
 }
 
-// Crash goes on with what was on disk: everything that was not synced is lost.
-func (w *World) Crash() {
+// Crash goes on with what was on disk: everything that was not synced is lost. What is passed is
+// called between the crash and the end of what ran before it.
+func (w *World) Crash(between ...func()) {
 	w.T.Helper()
 	left := w.FS.CrashClone(vfs.CrashCloneCfg{})
+	for _, f := range between {
+		f()
+	}
 	w.Close()
 	w.FS = left
 	w.open()
