@@ -195,6 +195,7 @@ func (c *child) handler() http.Handler {
 	mux.HandleFunc("POST /load", c.load)
 	mux.HandleFunc("POST /position", c.position)
 	mux.HandleFunc("POST /drop", c.drop)
+	mux.HandleFunc("POST /relations", c.relations)
 	mux.HandleFunc("POST /query", c.query)
 	mux.HandleFunc("POST /cancel", c.cancel)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -230,9 +231,11 @@ func (c *child) load(w http.ResponseWriter, r *http.Request) {
 		answerError(w, &wireError{Status: 400, Code: "bad_load", Detail: err.Error(), Position: -1})
 		return
 	}
-	answer, err := c.loader.apply(r.Context(), head, rows)
+	// A parent that gives up waiting does not stop a batch halfway.
+	answer, err := c.loader.apply(context.WithoutCancel(r.Context()), head, rows)
 	if err != nil {
 		answerError(w, loadError(err))
+		endIfFatal(err)
 		return
 	}
 	answerJSON(w, answer)
@@ -251,13 +254,31 @@ func (c *child) drop(w http.ResponseWriter, r *http.Request) {
 	var head loadHead
 	err := json.NewDecoder(r.Body).Decode(&head)
 	if err == nil {
-		err = c.loader.drop(r.Context(), head.Relation)
+		err = c.loader.drop(context.WithoutCancel(r.Context()), head.Relation)
 	}
 	if err != nil {
 		answerError(w, loadError(err))
+		endIfFatal(err)
 		return
 	}
 	answerJSON(w, loadAnswer{Applied: true})
+}
+
+func (c *child) relations(w http.ResponseWriter, _ *http.Request) {
+	answerJSON(w, c.loader.relations())
+}
+
+// endIfFatal ends the process, once its answer is out, when DuckDB has given itself up: it would
+// refuse all work from here on, and a new process starts from the file.
+func endIfFatal(err error) {
+	if !isFatal(err) {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "fatal:", plainMessage(err.Error()))
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		os.Exit(1)
+	}()
 }
 
 func (c *child) cancel(w http.ResponseWriter, r *http.Request) {

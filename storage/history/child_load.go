@@ -40,6 +40,8 @@ type loader struct {
 type table struct {
 	relationState
 	columns []row.Field
+	// viewDue says that the DuckDB view over the table is missing or old.
+	viewDue bool
 }
 
 // newLoader reads what the file holds, after making the table of positions when it is new.
@@ -84,6 +86,7 @@ func newLoader(db *sql.DB) (*loader, error) {
 		if len(t.columns) == 0 {
 			return nil, fmt.Errorf("the table of %s is missing", name)
 		}
+		t.viewDue = true
 		if err := l.viewLocked(ctx, name, t); err != nil {
 			return nil, err
 		}
@@ -106,7 +109,7 @@ func (l *loader) readColumnsLocked(ctx context.Context, name string, t *table) e
 		return err
 	}
 	defer rows.Close()
-	t.columns = nil
+	var columns []row.Field
 	for rows.Next() {
 		var column, typ string
 		if err := rows.Scan(&column, &typ); err != nil {
@@ -116,9 +119,13 @@ func (l *loader) readColumnsLocked(ctx context.Context, name string, t *table) e
 		if err != nil {
 			return fmt.Errorf("table %s, column %s: %w", name, column, err)
 		}
-		t.columns = append(t.columns, row.Field{Name: column, Type: rt})
+		columns = append(columns, row.Field{Name: column, Type: rt})
 	}
-	return rows.Err()
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	t.columns = columns
+	return nil
 }
 
 // held is a relation's position, or nil when another id or version is held.
@@ -321,9 +328,7 @@ func (l *loader) createLocked(ctx context.Context, head loadHead, fields []row.F
 	if err := l.readColumnsLocked(ctx, head.Relation, t); err != nil {
 		return nil, err
 	}
-	if err := l.viewLocked(ctx, head.Relation, t); err != nil {
-		return nil, err
-	}
+	t.viewDue = true
 	l.mu.tables[head.Relation] = t
 	return t, nil
 }
@@ -345,13 +350,14 @@ func (l *loader) adaptLocked(ctx context.Context, name string, t *table, fields 
 		}
 	}
 	if len(changes) == 0 {
-		return nil
+		return l.viewLocked(ctx, name, t)
 	}
 	for _, s := range changes { // one a transaction: DuckDB alters a table once in each
 		if err := l.ddlLocked(ctx, s); err != nil {
 			return err
 		}
 	}
+	t.viewDue = true
 	if err := l.readColumnsLocked(ctx, name, t); err != nil {
 		return err
 	}
@@ -361,7 +367,7 @@ func (l *loader) adaptLocked(ctx context.Context, name string, t *table, fields 
 // dropLocked removes a relation with its rows and position.
 func (l *loader) dropLocked(ctx context.Context, name string) error {
 	var changes []statement
-	if view, ok := viewOf(name, l.mu.tables[name]); ok {
+	if view, ok := viewOf(name, l.mu.tables[name]); ok && l.mu.tables[view] == nil {
 		changes = append(changes, statement{sql: "DROP VIEW IF EXISTS main." + quote(view)})
 	}
 	changes = append(changes, statement{sql: "DROP TABLE IF EXISTS main." + quote(name)},
@@ -428,11 +434,11 @@ func (l *loader) checkpointLocked(ctx context.Context) error {
 	return nil
 }
 
-// viewLocked makes the DuckDB view of a view's changes: its rows are those whose weights add up
+// viewLocked makes the DuckDB view of a view's changes when that is due: its rows are those whose weights add up
 // to more than nothing, as often as they add up to.
 func (l *loader) viewLocked(ctx context.Context, name string, t *table) error {
 	view, ok := viewOf(name, t)
-	if !ok {
+	if !ok || !t.viewDue {
 		return nil
 	}
 	var own []string
@@ -441,17 +447,27 @@ func (l *loader) viewLocked(ctx context.Context, name string, t *table) error {
 			own = append(own, quote(f.Name))
 		}
 	}
-	columns := strings.Join(own, ", ")
-	group := columns
-	if group != "" {
-		group += ", "
-	}
-	if columns == "" {
+	if len(own) == 0 {
 		return nil
 	}
-	return l.ddlLocked(ctx, statement{sql: fmt.Sprintf(
-		"CREATE OR REPLACE VIEW main.%s AS SELECT %s FROM (SELECT %s_key, sum(_weight) AS _weight FROM main.%s GROUP BY %s_key HAVING sum(_weight) > 0), range(_weight::BIGINT)",
-		quote(view), columns, group, quote(name), group)})
+	columns := strings.Join(own, ", ")
+	err := l.ddlLocked(ctx, statement{sql: fmt.Sprintf("CREATE OR REPLACE VIEW main.%s AS SELECT %s FROM ("+
+		"SELECT %s, _key, sum(_weight) AS _weight FROM main.%s GROUP BY %s, _key HAVING sum(_weight) > 0), range(_weight::BIGINT)",
+		quote(view), columns, columns, quote(name), columns)})
+	t.viewDue = err != nil
+	return err
+}
+
+// relations lists what the file holds.
+func (l *loader) relations() []heldRelation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]heldRelation, 0, len(l.mu.tables))
+	for name, t := range l.mu.tables {
+		list = append(list, heldRelation{name, t.ID, t.Version})
+	}
+	slices.SortFunc(list, func(a, b heldRelation) int { return strings.Compare(a.Name, b.Name) })
+	return list
 }
 
 // viewOf is the name of the view whose changes a table holds.

@@ -10,7 +10,6 @@ import (
 	"io"
 	"math/big"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -59,14 +58,7 @@ func (c *child) query(w http.ResponseWriter, r *http.Request) {
 	} else {
 		answerError(w, e)
 	}
-	if isFatal(err) {
-		// DuckDB refuses all work from here on; a new process starts from the file.
-		fmt.Fprintln(os.Stderr, "fatal:", plainMessage(err.Error()))
-		go func() {
-			time.Sleep(100 * time.Millisecond) // let the answer go out
-			os.Exit(1)
-		}()
-	}
+	endIfFatal(err)
 }
 
 // frameWriter counts on errors being rare until the first frame is out.

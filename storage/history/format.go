@@ -16,6 +16,7 @@ const (
 	FormatJSON   Format = "json"
 	FormatNDJSON Format = "ndjson"
 	FormatCSV    Format = "csv"
+	FormatArrow  Format = "arrow" // an IPC stream
 )
 
 // ContentType is the media type of the form.
@@ -25,6 +26,8 @@ func (f Format) ContentType() string {
 		return "application/x-ndjson"
 	case FormatCSV:
 		return "text/csv; charset=utf-8"
+	case FormatArrow:
+		return "application/vnd.apache.arrow.stream"
 	}
 	return "application/json"
 }
@@ -44,9 +47,11 @@ func newEncoder(f Format, w io.Writer) (encoder, error) {
 		return &ndjsonEncoder{w: w}, nil
 	case FormatCSV:
 		return &csvEncoder{w: w}, nil
+	case FormatArrow:
+		return &arrowEncoder{w: w}, nil
 	}
 	return nil, problem.New(406, "unknown_format", "an answer can't be given as %q", string(f)).
-		WithHint("json, ndjson and csv are there")
+		WithHint("json, ndjson, csv and arrow are there")
 }
 
 // jsonEncoder writes {"columns":[{"name","type"}],"rows":[{…}],"truncated":false}. truncated comes

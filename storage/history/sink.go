@@ -31,7 +31,7 @@ const loadTries = 3
 // Apply takes a batch in; when it returns nil, rows and position are on disk. A batch that was
 // applied before has no effect. One that begins elsewhere gets a *PositionError. A batch without
 // rows whose From is its To declares the relation and its columns, so that it can be read before
-// its first row; if the process ends in between, Apply goes on with the next one.
+// its first row. If the child ends in between, the batch goes to the next one.
 func (h *History) Apply(ctx context.Context, b row.SinkBatch) error {
 	head := loadHead{Relation: b.Relation, ID: b.ID, Version: b.Version, From: b.From, To: b.To, Fields: make([]wireField, len(b.Fields))}
 	for i, f := range b.Fields {
@@ -84,6 +84,26 @@ func (h *History) Drop(ctx context.Context, relation string) error {
 		return fmt.Errorf("history: drop %s: %w", relation, err)
 	}
 	return nil
+}
+
+// Relation is a relation that history holds.
+type Relation struct {
+	Name    string
+	ID      uint64
+	Version int64
+}
+
+// Relations lists what is held, by name: what the catalog no longer has can be dropped.
+func (h *History) Relations(ctx context.Context) ([]Relation, error) {
+	var held []heldRelation
+	if err := h.call(ctx, "/relations", nil, &held); err != nil {
+		return nil, fmt.Errorf("history: relations: %w", err)
+	}
+	list := make([]Relation, len(held))
+	for i, r := range held {
+		list[i] = Relation(r)
+	}
+	return list, nil
 }
 
 // call sends a small request and reads its answer. All of them can be sent twice, so one that

@@ -146,6 +146,9 @@ func TestAnotherVersionOrIDEmptiesTheTable(t *testing.T) {
 	anew.ID = 9
 	apply(t, h, anew)
 	expect(t, h, "SELECT * FROM s", `{"a":"y"}`)
+	if list, err := h.Relations(bg); err != nil || len(list) != 1 || list[0] != (Relation{"s", 9, 1}) {
+		t.Errorf("relations %v, %v", list, err)
+	}
 	for range 2 {
 		if err := h.Drop(bg, "s"); err != nil {
 			t.Fatal(err)
@@ -279,4 +282,37 @@ func TestHostileNamesAreOnlyNames(t *testing.T) {
 	apply(t, h, batch(t, `"a""; DROP TABLE s; --" BIGINT, "SELECT" VARCHAR, "ü" BIGINT, "x,y" BIGINT, X BIGINT, x BIGINT`, "", "p1",
 		[]string{"1", `"k"`, "2", "3", "4", "5"}))
 	expect(t, h, "SELECT * FROM s", `{"a\"; DROP TABLE s; --":1,"SELECT":"k","ü":2,"x,y":3,"X":4,"x_1":5}`)
+}
+
+func TestNameMovesFromStreamToView(t *testing.T) {
+	t.Parallel()
+	h := start(t, t.TempDir())
+	stream := batch(t, "a BIGINT", "", "p1", []string{"1"})
+	apply(t, h, stream)
+	fields := fieldsOf(t, "n BIGINT, _key BLOB, _weight BIGINT, _revision BIGINT, _sequence BIGINT, _status VARCHAR")
+	view := row.SinkBatch{Relation: "s_changes", ID: 2, Version: 1, Fields: fields, To: []byte("q1"),
+		Rows: rowsOf(t, fields, []string{"7", `"aw=="`, "1", "0", "1", `"final"`})}
+	if err := h.Apply(bg, view); err == nil {
+		t.Error("two relations have one name")
+	}
+	if err := h.Drop(bg, "s_changes"); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, h, "SELECT * FROM s", `{"a":1}`)
+	if err := h.Apply(bg, view); err == nil {
+		t.Error("two relations have one name")
+	}
+	if err := h.Drop(bg, "s"); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, h, view)
+	expect(t, h, "SELECT * FROM s", `{"n":7}`)
+	if err := h.Apply(bg, stream); err == nil {
+		t.Error("two relations have one name")
+	}
+	if err := h.Drop(bg, "s_changes"); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, h, stream)
+	expect(t, h, "SELECT * FROM s", `{"a":1}`)
 }

@@ -92,6 +92,13 @@ type relationState struct {
 	Position []byte `json:"position"`
 }
 
+// heldRelation is a relation of the file.
+type heldRelation struct {
+	Name    string `json:"name"`
+	ID      uint64 `json:"id"`
+	Version int64  `json:"version"`
+}
+
 type loadHead struct {
 	Relation string      `json:"relation"`
 	ID       uint64      `json:"id"`
