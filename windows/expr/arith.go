@@ -39,6 +39,9 @@ func bindArith(name string, args []*Expr) (*Expr, error) {
 	if name == "/" && t.Kind != row.Float {
 		t = tDouble
 	}
+	if t.Kind == row.Decimal && name != "//" && (args[0].Type.Kind == row.Null || args[1].Type.Kind == row.Null) {
+		return nullOf(tNull), nil
+	}
 	if t.Kind == row.Decimal {
 		return bindDecimal(name, text, t, args)
 	}
@@ -219,8 +222,8 @@ func arithKernel(op string, t row.Type) kernel {
 			switch {
 			case y[i] == 0:
 				c.null(i)
-			case y[i] == -1:
-				out[i] = 0
+			case y[i] == -1 && x[i] == low:
+				c.fail(i, outOfRange("Overflow in division of %d / %d", x[i], y[i]))
 			default:
 				out[i] = x[i] % y[i]
 			}
@@ -251,11 +254,11 @@ func hugeKernel(op string) kernel {
 			return a, errNull
 		}
 		q, r, ok := a.QuoRem(b)
-		switch {
-		case op == "%":
-			return r, nil
-		case !ok:
+		if !ok {
 			return q, outOfRange("Overflow in division of %s / %s", a, b)
+		}
+		if op == "%" {
+			return r, nil
 		}
 		return q, nil
 	})

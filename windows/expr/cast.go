@@ -195,10 +195,13 @@ func castFloat(from, to row.Type) kernel {
 		power := math.Pow10(int(to.Scale))
 		return func(c *call) {
 			for _, i := range c.rows {
-				f := c.args[0].F64[i]
-				x, ok := row.Int128FromFloat(f * power)
+				f := c.args[0].F64[i] * power
+				if bits == 32 { // DuckDB computes a FLOAT in 32 bits
+					f = float64(float32(c.args[0].F64[i]) * float32(power))
+				}
+				x, ok := row.Int128FromFloat(f)
 				if !ok || !row.FitsDecimal(x, to.Width) {
-					c.fail(i, conversion("Could not cast value %f to %s", f*power, to))
+					c.fail(i, conversion("Could not cast value %f to %s", f, to))
 					continue
 				}
 				setInteger(c.out, i, x)

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"math"
 
 	"tidemark/storage/row"
 )
@@ -56,7 +57,16 @@ func bindDoubles(name, text string, args []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newCall(tDouble, text, arithKernel(name, tDouble), cast...), nil
+	k := arithKernel(name, tDouble)
+	if name == "%" { // unlike % of two DOUBLEs
+		k = try2(f64, f64, f64, func(x, y float64) (float64, *Failure) {
+			if y == 0 {
+				return 0, errNull
+			}
+			return math.Mod(x, y), nil
+		})
+	}
+	return newCall(tDouble, text, k, cast...), nil
 }
 
 // decimalArg is the DECIMAL that an operand counts as.

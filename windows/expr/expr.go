@@ -244,6 +244,7 @@ func (e *Expr) spread(n int) *row.Vector {
 		e.out.AppendFrom(e.value, 0)
 	}
 	e.view = e.out
+	e.view.Nulls = slices.Clone(e.out.Nulls) // Truncate clears bits, and e.out must keep its own
 	e.view.Truncate(n)
 	return &e.view
 }

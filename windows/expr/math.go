@@ -272,6 +272,9 @@ func bindRound(name string, args []*Expr) (*Expr, error) {
 		}
 		digits = int(max(-100, min(100, integerAt(args[1].value, 0).Int64())))
 	}
+	if name == "trunc" && a.Type.IsInteger() {
+		return asIs(a, text), nil
+	}
 	if a.Type.Kind != row.Decimal {
 		cast := a
 		if a.Type.Kind != row.Float {
@@ -283,6 +286,16 @@ func bindRound(name string, args []*Expr) (*Expr, error) {
 		return newCall(cast.Type, text, map1(f64, f64, f), cast), nil
 	}
 	return roundDecimal(name, text, a, digits), nil
+}
+
+// asIs is a function that changes nothing: its result is no literal any more.
+func asIs(a *Expr, text string) *Expr {
+	if a.IsConst() {
+		return folded(a.value, text)
+	}
+	e := *a
+	e.Text = text
+	return &e
 }
 
 // roundTo is round(x, digits) of a DOUBLE.
@@ -306,11 +319,10 @@ func roundTo(name, text string, a *Expr, args []*Expr) (*Expr, error) {
 		power := math.Pow(10, math.Abs(float64(n)))
 		var r float64
 		if n < 0 {
-			r = math.Round(x/power) * power
-		} else {
-			r = math.Round(x*power) / power
-		}
-		if math.IsInf(r, 0) || math.IsNaN(r) {
+			if r = math.Round(x/power) * power; math.IsInf(r, 0) || math.IsNaN(r) {
+				return 0
+			}
+		} else if r = math.Round(x*power) / power; math.IsInf(r, 0) || math.IsNaN(r) {
 			return x
 		}
 		if t.Kind == row.Float {
@@ -324,9 +336,7 @@ func roundTo(name, text string, a *Expr, args []*Expr) (*Expr, error) {
 func roundDecimal(name, text string, a *Expr, digits int) *Expr {
 	from := a.Type
 	if digits >= int(from.Scale) {
-		e := *a
-		e.Text = text
-		return &e
+		return asIs(a, text)
 	}
 	t := row.DecimalType(from.Width, uint8(max(0, digits)))
 	drop := int(from.Scale) - digits

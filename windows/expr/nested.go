@@ -399,16 +399,12 @@ func bindConcatLists(name string, args []*Expr) (*Expr, error) {
 	return newNullable(t, callText(name, args), func(c *call) {
 		for _, i := range c.rows {
 			value := ""
-			null := true
 			for _, v := range c.args {
 				if !v.IsNull(int(i)) {
 					value += v.Str[i]
-					null = false
 				}
 			}
-			if c.out.Str[i] = value; null {
-				c.null(i)
-			}
+			c.out.Str[i] = value
 		}
 	}, cast...), nil
 }

@@ -126,7 +126,7 @@ func difference(a, b int64) (row.Int128, *Failure) {
 }
 
 func addDays(day, n int64) (int64, *Failure) {
-	if s := day + n; s == int64(int32(s)) {
+	if s := day + n; s < math.MaxInt32 && s > -math.MaxInt32 { // these two are the infinities
 		return s, nil
 	}
 	return 0, outOfRange("Date out of range")
@@ -144,7 +144,12 @@ func (t table) temporalArithmetic() {
 		return addInterval(us, n)
 	}
 	day := func(f func(int64, row.Int128) (int64, *Failure)) func(int64, row.Int128) (int64, *Failure) {
-		return func(d int64, iv row.Int128) (int64, *Failure) { return f(d*row.MicrosPerDay, iv) }
+		return func(d int64, iv row.Int128) (int64, *Failure) {
+			if d > maxInstant/row.MicrosPerDay || d < -maxInstant/row.MicrosPerDay {
+				return 0, conversion("Overflow exception in date/time -> timestamp conversion")
+			}
+			return f(d*row.MicrosPerDay, iv)
+		}
 	}
 	t.define(" +",
 		on(tDate, try2(i64, i64, i64, addDays), tDate, tInt),

@@ -270,9 +270,8 @@ func (p part) months() int64 {
 }
 
 func (p part) borders(a, b int64) (int64, bool) {
-	if p == partWeek || p == partYearWeek {
-		monday := func(us int64) int64 { return floorDiv(dayOf(us)+3, daysPerWeek) }
-		return monday(b) - monday(a), true
+	if p == partWeek || p == partYearWeek { // DuckDB counts no Mondays, but the days between
+		return (dayOf(b) - dayOf(a)) / daysPerWeek, true
 	}
 	if u := p.unit(); u != 0 {
 		return floorDiv(b, u) - floorDiv(a, u), true

@@ -81,9 +81,13 @@ func unifyNumbers(a, b row.Type) row.Type {
 	if a.Kind == row.Float || a.Kind == row.Double {
 		return a
 	}
+	integer := a.Kind != row.Decimal
 	a = asDecimal(a)
 	scale := max(a.Scale, b.Scale)
 	whole := max(a.Width-a.Scale, b.Width-b.Scale)
+	if whole+scale > 38 && !integer { // two DECIMALs give up digits behind the point
+		scale = 38 - whole
+	}
 	return row.DecimalType(min(38, whole+scale), scale)
 }
 
