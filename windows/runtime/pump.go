@@ -35,6 +35,9 @@ type pump struct {
 		sync.Mutex
 		drops   []string // relations that are to be removed
 		trouble string
+		// done: the sink holds the log up to here. moved is closed, and made anew, when done rises.
+		done  stream.Sequence
+		moved chan struct{}
 	}
 }
 
@@ -47,11 +50,14 @@ type pumped struct {
 	held     []byte // what the sink holds; nil: nothing
 	// position is where to read on: at what the sink holds, or behind control records after it.
 	position stream.Position
-	isStream bool
+	// schema is the version of the stream's columns that the sink knows of; 0: not known.
+	schema int
 }
 
 func newPump(s *Service, sink Sink) *pump {
-	return &pump{svc: s, sink: sink, wake: make(chan struct{}, 1), at: map[string]*pumped{}}
+	p := &pump{svc: s, sink: sink, wake: make(chan struct{}, 1), at: map[string]*pumped{}}
+	p.mu.moved = make(chan struct{})
+	return p
 }
 
 func (p *pump) poke() {
@@ -89,12 +95,46 @@ func (s *Service) SinkTrouble() []string {
 	return out
 }
 
+// SinksAt returns when every sink holds the log up to a sequence, and the change streams as far as
+// the views were then; or with the error of ctx.
+func (s *Service) SinksAt(ctx context.Context, upTo stream.Sequence) error {
+	for _, p := range s.pumps {
+		for {
+			p.mu.Lock()
+			done, moved := p.mu.done, p.mu.moved
+			p.mu.Unlock()
+			if done >= upTo {
+				break
+			}
+			p.poke()
+			select {
+			case <-moved:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+// caughtUp notes that the sink holds the log up to a sequence.
+func (p *pump) caughtUp(at stream.Sequence) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at > p.mu.done {
+		p.mu.done = at
+		close(p.mu.moved)
+		p.mu.moved = make(chan struct{})
+	}
+}
+
 // run pumps until ctx ends. When the sink fails, it is tried again after a wait that grows.
 func (p *pump) run(ctx context.Context) {
 	news, stop := p.svc.log.Watch()
 	defer stop()
 	wait := p.svc.RetryMin
 	for ctx.Err() == nil {
+		end := p.svc.log.End()
 		moved, err := p.round(ctx)
 		p.setTrouble(err)
 		switch {
@@ -111,15 +151,23 @@ func (p *pump) run(ctx context.Context) {
 		if moved {
 			continue
 		}
-		sleep(ctx, pumpRest)
-		timer := time.NewTimer(time.Second)
+		p.caughtUp(end)
+		rest := time.NewTimer(pumpRest)
+		select {
+		case <-ctx.Done():
+		case <-p.wake:
+			rest.Stop()
+			continue
+		case <-rest.C:
+		}
+		rest.Reset(time.Second)
 		select {
 		case <-ctx.Done():
 		case <-news:
 		case <-p.wake:
-		case <-timer.C: // change streams move behind the log
+		case <-rest.C: // change streams move behind the log
 		}
-		timer.Stop()
+		rest.Stop()
 	}
 }
 
@@ -139,7 +187,7 @@ func (p *pump) round(ctx context.Context) (moved bool, err error) {
 	}
 	there := map[string]bool{}
 	for _, st := range p.svc.Registry.List() {
-		r := p.relation(st.Name, uint64(st.ID), int64(p.svc.log.ID()), true)
+		r := p.relation(st.Name, uint64(st.ID), int64(p.svc.log.ID()))
 		there[r.relation] = true
 		more, err := p.pumpStream(ctx, r, st)
 		if err != nil {
@@ -149,7 +197,7 @@ func (p *pump) round(ctx context.Context) (moved bool, err error) {
 	}
 	for _, v := range p.svc.list() {
 		h, _ := v.published()
-		r := p.relation(changesRelation(v.name), v.id, int64(uint64(p.svc.log.ID())+uint64(h.Stream)), false)
+		r := p.relation(changesRelation(v.name), v.id, int64(uint64(p.svc.log.ID())+uint64(h.Stream)))
 		there[r.relation] = true
 		more, err := p.pumpView(ctx, r, v)
 		if err != nil {
@@ -188,10 +236,10 @@ func (p *pump) dropOld(ctx context.Context) error {
 }
 
 // relation is what the pump knows of a relation; a new number or version makes it forget.
-func (p *pump) relation(name string, id uint64, version int64, isStream bool) *pumped {
+func (p *pump) relation(name string, id uint64, version int64) *pumped {
 	r := p.at[name]
 	if r == nil || r.id != id || r.version != version {
-		r = &pumped{relation: name, id: id, version: version, isStream: isStream}
+		r = &pumped{relation: name, id: id, version: version}
 		p.at[name] = r
 	}
 	return r
@@ -275,11 +323,18 @@ func (p *pump) pumpStream(ctx context.Context, r *pumped, st *stream.Stream) (mo
 			}
 		}
 	}
-	if rows.Len == 0 {
+	switch {
+	case rows.Len > 0:
+	case r.held == nil || r.schema != st.Schema.Version:
+		// The sink is to know a relation and its columns before there are rows.
+		to.Within = r.position.Within + 1
+	default:
 		r.position = to // control records are nothing for a sink; it need not know
 		return false, nil
 	}
-	return rows.Len >= pumpRows, p.apply(ctx, r, fields, rows, to)
+	err = p.apply(ctx, r, fields, rows, to)
+	r.schema = st.Schema.Version
+	return rows.Len >= pumpRows, err
 }
 
 // appendEvents adds the events of a batch as rows for a sink. A column that is missing is null; one
@@ -353,7 +408,17 @@ func (p *pump) pumpView(ctx context.Context, r *pumped, v *view) (more bool, err
 		appendChanges(rows, e)
 		to = e.To
 	}
-	if rows == nil {
+	switch {
+	case rows != nil:
+	case r.held == nil: // the sink is to know a view before it has changes
+		h, _ := v.published()
+		own, err := loadFields(h.Fields)
+		if err != nil {
+			return false, err
+		}
+		fields = append(own, changeSinkFields...)
+		rows, to = row.NewBatch(fields, 0), reader.after
+	default:
 		return false, nil
 	}
 	return rows.Len >= pumpRows, p.apply(ctx, r, fields, rows, to)

@@ -232,3 +232,45 @@ func TestAnEditThatBeginsTheChangeStreamAnewDoesSoInTheSink(t *testing.T) {
 		return there && s.text("large_changes", "twice") == "10\n2"
 	})
 }
+
+func TestASinkKnowsARelationBeforeItHasRows(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	w := viewtest.New(t, withSink(s))
+	w.Stream("checkouts", checkouts)
+	w.View("large", `{"sql":"SELECT country, amount FROM checkouts WHERE amount > 3","throttle":"0s"}`)
+	knows := func(relation, column string) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		h := s.relations[relation]
+		return h != nil && row.FieldIndex(h.fields, column) >= 0
+	}
+	s.until(t, "an empty stream and view", func() bool { return knows("checkouts", "country") && knows("large_changes", "amount") })
+	w.Stream("checkouts", `{"columns":{"shop":"VARCHAR"}}`)
+	s.until(t, "the new column", func() bool { return knows("checkouts", "shop") })
+	w.Until("large", w.Post("checkouts", 0, sale("12:00:10", "DE", 5)))
+	s.until(t, "the rows", func() bool { return s.text("checkouts", "amount") == "5" && s.text("large_changes", "amount") == "5" })
+}
+
+func TestSinksAtWaitsForWhatWasPosted(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	w := viewtest.New(t, withSink(s))
+	w.Stream("checkouts", checkouts)
+	for i := range 5 {
+		w.Post("checkouts", 0, sale("12:00:10", "DE", i))
+		ctx, stop := context.WithTimeout(t.Context(), viewtest.Patience)
+		err := w.Views.SinksAt(ctx, w.Log.End())
+		stop()
+		if n := strings.Count(s.text("checkouts", "amount"), "\n") + 1; err != nil || n != i+1 {
+			t.Fatalf("%d rows of %d: %v", n, i+1, err)
+		}
+	}
+	s.setAway(true)
+	w.Post("checkouts", 0, sale("12:00:10", "DE", 9))
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(errAway)
+	if err := w.Views.SinksAt(ctx, w.Log.End()); !errors.Is(err, errAway) {
+		t.Fatal(err)
+	}
+}
