@@ -296,6 +296,7 @@ func (g *grouping) bindCall(b *binder, e *call, s *scope) AggCall {
 		refuse(aggregateProblem(err, e))
 	}
 	c.Func = f
+	b.checkDistinctOrder(g.in, e, f)
 	for i, want := range f.Args {
 		x, key := args[i], g.key(e.args[i])
 		if !x.Type.Equal(want) {
@@ -311,6 +312,23 @@ func (g *grouping) bindCall(b *binder, e *call, s *scope) AggCall {
 		c.Filter = g.column("filter:"+g.key(e.filter), x, textOf(e.filter))
 	}
 	return c
+}
+
+// checkDistinctOrder refuses DISTINCT in an aggregate that depends on order when the order is not
+// that of its own arguments: which of several equal values then counts is not defined (N3).
+func (b *binder) checkDistinctOrder(in *relation, e *call, f *agg.Func) {
+	if !e.distinct || !f.Ordered && len(e.order) == 0 {
+		return
+	}
+	if len(e.order) == 0 {
+		refuse(unsupported(e.at, "%s(DISTINCT …) without ORDER BY isn't supported in a view", e.name).
+			WithHint("add an order: %s(DISTINCT x ORDER BY x)", e.name))
+	}
+	for _, k := range e.order {
+		if !slices.ContainsFunc(e.args, func(a sqlExpr) bool { return canonical(a, in) == canonical(k.expr, in) }) {
+			refuse(problem.New(422, "bad_sql", "in %s(DISTINCT …) only the arguments themselves can be in ORDER BY", e.name).At(place(k.expr, e.at)))
+		}
+	}
 }
 
 // aggregateProblem says what an aggregate does not take.

@@ -150,13 +150,29 @@ func (r *rewriter) inside(v any, ctes []namedQuery, s selection) {
 		case "STAR":
 			excludePseudo(v, s.events)
 		case "FUNCTION":
-			if orderSensitive[functionName(v)] {
+			if distinct, _ := v["distinct"].(bool); orderSensitive[functionName(v)] && !distinct {
 				if o, ok := v["order_bys"].(object); ok {
 					o["orders"] = settled(o["orders"], s.rows)
 				}
 			}
+			if functionName(v) == "histogram" {
+				asEntries(v)
+			}
 		}
 	}
+}
+
+// asEntries turns histogram(x), a MAP, into the list of its entries, which it is in a view.
+func asEntries(v object) {
+	inner, _ := copied(v).(object)
+	alias := inner["alias"]
+	inner["alias"] = ""
+	clear(v)
+	for name, m := range inner {
+		v[name] = m
+	}
+	v["function_name"], v["children"], v["alias"] = "map_entries", []any{inner}, alias
+	v["filter"], v["distinct"], v["order_bys"] = nil, false, object{"type": "ORDER_MODIFIER", "orders": []any{}}
 }
 
 // orderSensitive are the aggregates whose answer depends on the order of rows (N3).

@@ -361,7 +361,7 @@ func (s *scope) columnOf(e sqlExpr) int {
 // alias finds the expression that a reference names as an alias of the SELECT list, and what it
 // may name itself: the columns and the aliases before it.
 func (s *scope) alias(c *columnRef) (*scope, sqlExpr) {
-	if len(c.names) != 1 {
+	if len(c.names) != 1 || s.base().hasTable(c.names[0]) { // DuckDB then means the relation's row
 		return nil, nil
 	}
 	for i, it := range s.aliases {

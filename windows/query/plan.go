@@ -256,8 +256,8 @@ type TopN struct {
 	Partition []int
 	// Order is the order within a partition.
 	Order []Sort
-	// ByLog says that rows equal in Order follow the log (sequence, then offset), earliest first.
-	// Without, Order already ends with the columns that settle ties (N3).
+	// ByLog says that rows equal in Order follow the log (sequence, then offset), earliest first,
+	// and rows of one event their windows. Without, Order already ends with the columns that settle ties (N3).
 	ByLog bool
 	Limit int64
 	// Numbered adds the row's number as a BIGINT column behind the input's.

@@ -117,7 +117,7 @@ func (r *relation) unknownColumn(c *columnRef) *problem.Problem {
 			return p
 		}
 		if r.hasTable(name) {
-			return unsupported(c.at, "%s is a relation, not a column", name).WithHint("write %s.* or name its columns", name)
+			return unsupported(c.at, "%s is a relation, not a column", name).WithHint("name its columns; what is called %s in the SELECT list needs another name", name)
 		}
 	}
 	p := problem.New(422, "unknown_column", "there is no column %s", name).At(c.at)

@@ -42,7 +42,10 @@ func (r *rewriter) selection(q, from object, ctes []namedQuery) selection {
 	switch {
 	case from["type"] == "JOIN":
 	case len(s.events) == 1:
-		s.rows = []any{columnNode(PseudoSequence), columnNode(PseudoOffset)}
+		s.rows = columnNodes([]string{PseudoSequence, PseudoOffset})
+		if from["type"] == "TABLE_FUNCTION" { // one event in several windows
+			s.rows = append(s.rows, columnNodes([]string{WindowStart, WindowEnd})...)
+		}
 	default:
 		s.rows = columnNodes(r.columns(from, ctes))
 	}
@@ -323,7 +326,8 @@ func keepNames(q object) {
 			continue
 		}
 		changes := contains(o, func(o object) bool {
-			return o["class"] == "FUNCTION" && orderSensitive[functionName(o)] || o["class"] == "WINDOW" && tieSensitive(o)
+			name := functionName(o)
+			return o["class"] == "FUNCTION" && (orderSensitive[name] || name == "histogram") || o["class"] == "WINDOW" && tieSensitive(o)
 		})
 		if name, ok := nameOfNode(o); changes && ok {
 			o["alias"] = name
