@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -425,6 +426,43 @@ func TestRowsOfManyPagesAreEachThereOnce(t *testing.T) {
 		}
 		if len(seen) != n-1 {
 			t.Fatalf("order %q: %d rows; want %d", order, len(seen), n-1)
+		}
+	}
+}
+
+func TestAnswersSayWhatTheyAreTheAnswerTo(t *testing.T) { // D9
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("checkouts", checkouts)
+	w.View("revenue", revenue)
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:10", "DE", 5)))
+	page, err := w.Views.Rows(t.Context(), "revenue", runtime.RowsQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff(t, strings.Replace(string(text), page.Position.String(), "P", 1), `{"columns":[{"name":"window_start","type":"TIMESTAMP"},{"name":"country","type":"VARCHAR"},`+
+		`{"name":"revenue","type":"HUGEINT"},{"name":"n","type":"BIGINT"}],`+
+		`"rows":[{"window_start":"2024-01-01T12:00:00Z","country":"DE","revenue":5,"n":1}],`+
+		`"as_of":{"watermark":"2024-01-01T12:00:05Z","offsets":{"checkouts":[1]},"view_version":1},"position":"P","statuses":["provisional"],"next":null}`)
+	info, err := w.Views.Get("revenue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err = json.Marshal(info); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		`"name":"revenue"`, `"kind":"view"`, `"late":"correct"`, `"allowed_lateness":"1h"`, `"emit":"changes"`, `"throttle":"0s"`, `"epoch":"0s"`,
+		`"start":"earliest"`, `"state":"live"`, `"watermark":"2024-01-01T12:00:05Z"`, `"lag_events":0`, `"lag_seconds":0`,
+		`"events":1`, `"late_dropped":0`, `"row_errors":0`, `"plan":"`, `"warnings":[]`, `{"name":"revenue","type":"HUGEINT","measure":true}`,
+		`{"name":"country","type":"VARCHAR","measure":false}`, `"sources":["checkouts"]`,
+	} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("%s is missing in %s", part, text)
 		}
 	}
 }
