@@ -22,6 +22,7 @@ type Over struct {
 	Order []Sort
 	Peers int
 	ByLog bool
+	Then  []int // as in TopN
 	Calls []OverCall
 	// Windowed says that a column of Partition is a window's bound (C2).
 	Windowed bool
@@ -169,10 +170,15 @@ func (x *beneath) close() (node Node, cols []column, at func(int) int) {
 }
 
 // ties are the keys that settle ties behind an order: none when the log does (N3).
-func (x *beneath) ties(direct bool, items []item) (keys []Sort, byLog bool) {
+func (x *beneath) ties(direct bool, items []item) (keys []Sort, byLog bool, then []int) {
 	switch {
 	case direct && x.s.groups == nil:
-		return nil, true
+		for i, c := range x.s.rel.cols {
+			if c.role == windowStart || c.role == windowEnd {
+				then = append(then, i)
+			}
+		}
+		return nil, true, then
 	case x.s.groups != nil:
 		for _, it := range items {
 			if findOver(it.expr) == nil {
@@ -184,7 +190,7 @@ func (x *beneath) ties(direct bool, items []item) (keys []Sort, byLog bool) {
 			keys = append(keys, Sort{i, false, true})
 		}
 	}
-	return keys, false
+	return keys, false, nil
 }
 
 // orderBy binds an order; keys that come again are left out.
@@ -362,7 +368,7 @@ func (o *overs) frame(e *over) Frame {
 // close makes the Over nodes, one for each PARTITION BY and ORDER BY, when everything has been
 // bound, and returns their relation and how the columns that stand for calls are numbered in it.
 func (o *overs) close(done func()) (*relation, func(int) int) {
-	ties, byLog := o.below.ties(o.direct, o.items)
+	ties, byLog, then := o.below.ties(o.direct, o.items)
 	done()
 	in := o.below.s.rel
 	node, cols, at := o.below.close()
@@ -391,7 +397,7 @@ func (o *overs) close(done func()) (*relation, func(int) int) {
 			calls = append(calls, c)
 		}
 		n := NewOver(node, calls)
-		n.Peers, n.ByLog, n.Windowed = first.peers, byLog, first.windowed
+		n.Peers, n.ByLog, n.Then, n.Windowed = first.peers, byLog, then, first.windowed
 		for _, p := range first.partition {
 			n.Partition = append(n.Partition, at(p))
 		}

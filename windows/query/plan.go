@@ -257,8 +257,10 @@ type TopN struct {
 	// Order is the order within a partition.
 	Order []Sort
 	// ByLog says that rows equal in Order follow the log (sequence, then offset), earliest first,
-	// and rows of one event their windows. Without, Order already ends with the columns that settle ties (N3).
+	// and rows of one event the columns Then, ascending: their windows' bounds. Without, Order
+	// already ends with the columns that settle ties (N3).
 	ByLog bool
+	Then  []int
 	Limit int64
 	// Numbered adds the row's number as a BIGINT column behind the input's.
 	Numbered bool

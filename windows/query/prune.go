@@ -70,7 +70,7 @@ func prune(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 		out.Ties = movedAll(n.Ties, from)
 		return out, same(n)
 	case *TopN:
-		below := with(keep, n.Partition...)
+		below := with(with(keep, n.Partition...), n.Then...)
 		for _, k := range n.Order {
 			below[k.Col] = true
 		}
@@ -78,7 +78,7 @@ func prune(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 		delete(below, width) // its own number
 		in, to := prune(n.In, below)
 		out := NewTopN(in, n.Limit, n.Numbered)
-		out.ByLog, out.Windowed, out.Partition = n.ByLog, n.Windowed, movedAll(n.Partition, to)
+		out.ByLog, out.Then, out.Windowed, out.Partition = n.ByLog, movedAll(n.Then, to), n.Windowed, movedAll(n.Partition, to)
 		for _, k := range n.Order {
 			k.Col = to[k.Col]
 			out.Order = append(out.Order, k)
@@ -93,7 +93,7 @@ func prune(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 				below[c] = true
 			}
 		}
-		below = with(below, n.Partition...)
+		below = with(with(below, n.Partition...), n.Then...)
 		for _, k := range n.Order {
 			below[k.Col] = true
 		}
@@ -118,7 +118,7 @@ func prune(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 			}
 		}
 		out := NewOver(in, calls)
-		out.Peers, out.ByLog, out.Windowed, out.Partition = n.Peers, n.ByLog, n.Windowed, movedAll(n.Partition, to)
+		out.Peers, out.ByLog, out.Then, out.Windowed, out.Partition = n.Peers, n.ByLog, movedAll(n.Then, to), n.Windowed, movedAll(n.Partition, to)
 		for _, k := range n.Order {
 			k.Col = to[k.Col]
 			out.Order = append(out.Order, k)

@@ -201,6 +201,14 @@ func (b *binder) window(t *tableFunction, needKey bool) *relation {
 	for i := range spans {
 		spans[i] = b.span(c, c.args[2+i])
 	}
+	if (w.kind == windows.Session || w.kind == windows.Slide) && spans[0].Months != 0 {
+		refuse(problem.New(422, "bad_interval", "months in %s aren't supported: they have no fixed length", c.name).At(c.at).
+			WithHint("write the size in days or smaller units"))
+	}
+	if in.shrinks {
+		refuse(unsupported(place(c.args[0], c.at), "%s over rows that can be withdrawn isn't supported in a view yet", c.name).
+			WithHint("use the window function on the stream itself, and GROUP BY and DISTINCT above it"))
+	}
 	n := NewAssign(in.node, w.kind, timeCol, spans[len(spans)-1], windows.Interval{})
 	n.Number = number
 	if w.kind == windows.Hop {

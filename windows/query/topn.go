@@ -171,12 +171,12 @@ func (b *binder) rank(r *ranking, s *scope, items []item, list []bound, direct b
 	x := &beneath{b: b, s: s, index: map[string]int{}}
 	partition, windowed := x.partitionBy(r.partitions)
 	order := x.orderBy(r.order)
-	ties, byLog := x.ties(direct, items)
+	ties, byLog, then := x.ties(direct, items)
 	done()
 	in := s.rel
 	node, cols, at := x.close()
 	top := NewTopN(node, r.limit, r.numbered)
-	top.ByLog, top.Windowed = byLog, windowed
+	top.ByLog, top.Then, top.Windowed = byLog, then, windowed
 	for _, p := range partition {
 		top.Partition = append(top.Partition, at(p))
 	}
