@@ -177,7 +177,7 @@ func TestLatePaymentStrikesTheOldValueThrough(t *testing.T) {
 	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
 	see(t, ctx, tableBody, "final")
 	s.sell(5*time.Minute, 2)
-	see(t, ctx, tableBody+" del", "40")
+	see(t, ctx, tableBody+" td:nth-child(3) del", "40")
 	see(t, ctx, tableBody, "42")
 	see(t, ctx, tableBody, "corrected")
 	see(t, ctx, "#panel-2 .panel-foot", "1 corrected")

@@ -3,13 +3,19 @@
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { h } from "./dom.js";
-import { number, time } from "./format.js";
+import { number, time, axisTime } from "./format.js";
 
 const MAX_SERIES = 8;
 const SHRINK = 0.04; // share of the way a frame that the y-range takes back towards its data
 const dashes = [[], [6, 3], [2, 3], [10, 4], [1, 4], [8, 3, 2, 3], [4, 4], [12, 3]];
 
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// css is the present value of a colour. A canvas can't read light-dark(), so the browser resolves it.
+const probe = document.createElement("i");
+const css = (name) => {
+  if (!probe.isConnected) document.body.append(probe);
+  probe.className = `probe ${name.slice(2)}`;
+  return getComputedStyle(probe).color;
+};
 
 export class Chart {
   constructor(root, config, tz) {
@@ -96,7 +102,7 @@ export class Chart {
       scales: { x: { time: true, auto: false }, y: { auto: false } },
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1e3), this.tz === "UTC" ? "Etc/UTC" : this.tz),
       axes: [
-        { ...axis, space: 70, size: 28 },
+        { ...axis, space: 80, size: 28, values: (_, ticks) => this.#clock(ticks) },
         { ...axis, size: 62, space: 34, values: (_, ticks) => ticks.map((v) => number(v, this.config.unit)) },
       ],
       series: [{}, ...this.names.map((name, i) => this.#series(name, i))],
@@ -104,6 +110,13 @@ export class Chart {
     };
     this.plot = new uPlot(options, this.data, this.frame);
     this.#scale();
+  }
+
+  // #clock labels the time axis: hours and minutes, seconds or days where the ticks lie closer or
+  // further apart.
+  #clock(ticks) {
+    const step = ticks.length > 1 ? ticks[1] - ticks[0] : 60;
+    return ticks.map((t) => (t === null ? null : axisTime(t * 1000, step, this.tz)));
   }
 
   #series(name, i) {

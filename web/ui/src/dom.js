@@ -27,7 +27,7 @@ export function patch(parent, next) {
     const old = have[i];
     if (!old) parent.append(n);
     else if (!old.isEqualNode(n)) {
-      const same = old.nodeType === 1 && n.nodeType === 1 && old.tagName === n.tagName && old.tagName !== "svg";
+      const same = old.nodeType === 1 && n.nodeType === 1 && old.tagName === n.tagName;
       if (!same) old.replaceWith(n);
       else {
         for (const a of [...old.attributes]) if (!n.hasAttribute(a.name)) old.removeAttribute(a.name);

@@ -45,6 +45,18 @@ export function time(iso, tz = "UTC") {
   return date === fmt("day", day, tz).format(new Date()) ? text : `${date} ${text}`;
 }
 
+const axisForms = {
+  day: (tz) => new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: tz }),
+  minute: (tz) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", timeZone: tz }),
+  second: clock,
+};
+
+// axisTime is a tick of a time axis whose ticks are step seconds apart.
+export function axisTime(millis, step, tz) {
+  const form = step >= 86400 ? "day" : step >= 60 ? "minute" : "second";
+  return fmt("axis-" + form, axisForms[form], tz).format(millis);
+}
+
 export const isTime = (v) => typeof v === "string" && /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/.test(v);
 
 // cell is any value as text.

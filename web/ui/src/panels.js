@@ -199,7 +199,7 @@ class ViewPanel extends Panel {
             "li",
             { class: e.status },
             h("span", { class: "bar-label" }, cell(e.row[label], null, this.tz)),
-            h("meter", { class: "bar", min: 0, max: most, value: Math.abs(Number(e.row[y])) || 0, "aria-hidden": "true" }),
+            bar((100 * (Math.abs(Number(e.row[y])) || 0)) / most),
             h("span", { class: "num" }, number(e.row[y], this.config.unit)),
           ),
         ),
@@ -282,6 +282,13 @@ function spark(values, open) {
   return svg;
 }
 
+// bar is the ground of a list's line, so long as its share in percent.
+function bar(share) {
+  const svg = s("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" });
+  svg.append(s("rect", { width: share.toFixed(2), height: 1 }));
+  return svg;
+}
+
 const KEEP = 60;
 
 // Feed shows the newest events of a stream as they arrive.
@@ -293,6 +300,7 @@ class Feed extends Panel {
   }
 
   take(m) {
+    if (m.type === "subscribed") return true;
     if (m.type !== "events") return false;
     this.events.unshift(...m.events.reverse());
     this.events.length = Math.min(this.events.length, KEEP);
@@ -300,6 +308,10 @@ class Feed extends Panel {
   }
 
   draw() {
+    if (!this.events.length) {
+      patch(this.body, [h("div", { class: "state empty" }, h("strong", null, "Listening"), h("p", null, "The next event appears here as it arrives."))]);
+      return;
+    }
     patch(this.body, [
       h(
         "ol",
