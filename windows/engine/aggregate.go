@@ -313,8 +313,10 @@ func (a *aggregate) forget(wm windows.Micros) { a.marks.closed(wm, a.drop) }
 // drop lets go of a group.
 func (a *aggregate) drop(slot int32) {
 	g := &a.groups[slot]
-	delete(a.table, g.key)
-	a.gone = append(a.gone, g.key)
+	if g.key != "" { // else it became a part of another group
+		delete(a.table, g.key)
+		a.gone = append(a.gone, g.key)
+	}
 	if g.entry >= 0 {
 		a.e.emit.unlink(g.entry)
 	}

@@ -63,12 +63,12 @@ func newEmitter(e *Engine) *emitter {
 		e: e, visible: e.plan.Visible, key: e.plan.Key, fields: e.plan.Columns, passThrough: e.plan.PassThrough,
 		table: map[string]int32{}, cur: newStore(e.plan.Columns), stage: row.NewBatch(e.plan.Columns, 0),
 	}
-	m.fresh()
+	m.begin()
 	return m
 }
 
-// fresh begins a new set of changes.
-func (m *emitter) fresh() {
+// begin begins a new set of changes.
+func (m *emitter) begin() {
 	m.changes = &windows.Changes{Rows: row.NewBatch(m.fields, 0)}
 	m.keys = nil
 }
@@ -214,12 +214,16 @@ func (m *emitter) withdraw(x int32) {
 }
 
 // unlink forgets the group that an entry comes from.
-func (m *emitter) unlink(x int32) { m.entries[x].owner = nil }
+func (m *emitter) unlink(x int32) {
+	m.entries[x].owner = nil
+	m.toSave(x)
+}
 
 // settle gives out the first final rows as the watermark goes from start to wm.
 func (m *emitter) settle(start, wm windows.Micros) {
-	for _, x := range m.touched {
-		en := &m.entries[x]
+	for n := 0; n < len(m.touched); n++ {
+		x := m.touched[n]
+		en := m.fresh(x, wm)
 		if !en.staged || en.revision > 0 {
 			continue
 		}
@@ -233,11 +237,7 @@ func (m *emitter) settle(start, wm windows.Micros) {
 	}
 	m.time.eachDue(wm, func(at windows.Micros, xs []int32) {
 		for _, x := range xs {
-			en := &m.entries[x]
-			if en.live && en.owner != nil && en.owner.sess != nil {
-				en.owner.refresh(en.slot) // the session may have grown since
-				en = &m.entries[x]
-			}
+			en := m.fresh(x, wm)
 			switch {
 			case !en.live || en.finalAt != at || en.staged || !en.there || en.status != windows.Provisional:
 			case en.revision == 0:
@@ -248,6 +248,15 @@ func (m *emitter) settle(start, wm windows.Micros) {
 		}
 	})
 	m.compact()
+}
+
+// fresh is an entry as it is now. A session may have grown since its row was staged or given out,
+// so before the row becomes final its group is asked again.
+func (m *emitter) fresh(x int32, wm windows.Micros) *entry {
+	if en := &m.entries[x]; en.live && en.finalAt <= wm && en.owner != nil && en.owner.sess != nil {
+		en.owner.refresh(en.slot)
+	}
+	return &m.entries[x]
 }
 
 // restage stages the row that is given out once more: its status is to change.

@@ -30,7 +30,8 @@ var randomViews = []struct {
 	{"session where", "SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM session(s, ts, INTERVAL '20 seconds', k) WHERE v > 0 GROUP BY ALL", windows.Session},
 	{"slide where", "SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM slide(s, ts, INTERVAL '30 seconds', k) WHERE v > 0 GROUP BY ALL", windows.Slide},
 	// Rows that are kept and given out again, instead of groups that are merged.
-	{"session rows", "SELECT window_start, window_end, k, sum(one) AS n, sum(v) AS total FROM (SELECT *, 1 AS one FROM session(s, ts, INTERVAL '20 seconds', k)) GROUP BY ALL HAVING sum(one) > 0", windows.Session},
+	{"session rows", "SELECT window_start, window_end, k, sum(n) AS n, sum(v) AS total FROM (SELECT window_start, window_end, k, v, CASE WHEN window_end > window_start THEN 1 END AS n FROM session(s, ts, INTERVAL '20 seconds', k)) GROUP BY ALL", windows.Session},
+	{"session nested", "SELECT window_start, window_end, k, sum(n) AS n, sum(total) AS total FROM (SELECT window_start, window_end, k, v, count(*) AS n, sum(v) AS total FROM session(s, ts, INTERVAL '20 seconds', k) GROUP BY ALL) GROUP BY ALL", windows.Session},
 	{"top-n", "SELECT window_start, window_end, k, n, total FROM (SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM tumble(s, ts, INTERVAL '1 minute') GROUP BY ALL) QUALIFY row_number() OVER (PARTITION BY window_end ORDER BY k NULLS FIRST) <= 5", windows.Tumble},
 }
 

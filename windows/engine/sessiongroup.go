@@ -71,6 +71,9 @@ func (a *aggregate) mergeSession(slot, x int32) {
 		s := &a.sess.all[x]
 		s.slots = append(s.slots, slot)
 		a.marks.touch(slot)
+		if g.entry >= 0 {
+			a.e.emit.toSave(g.entry) // it is saved with its group's key
+		}
 		return
 	}
 	for _, col := range a.cols {
@@ -82,6 +85,13 @@ func (a *aggregate) mergeSession(slot, x int32) {
 	if g.entry >= 0 {
 		a.e.emit.withdraw(g.entry)
 		g.entry = -1
+	}
+	if g.given { // its row is withdrawn behind it, at the end of this step
+		delete(a.table, g.key)
+		a.gone = append(a.gone, g.key)
+		g.key, g.rows = "", 0
+		a.marks.touch(slot)
+		return
 	}
 	a.drop(slot)
 }

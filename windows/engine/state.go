@@ -64,7 +64,7 @@ func (e *Engine) Take(all bool) *Output {
 	out := e.out
 	e.out = &Output{}
 	out.Changes = e.emit.changes
-	e.emit.fresh()
+	e.emit.begin()
 	out.Counts = e.counts
 	out.Watermark = e.tracker.Watermark()
 
