@@ -31,6 +31,7 @@ type Expr struct {
 	vectors []*row.Vector
 	rows    []int32
 	sel     [2][]int32
+	memo    *memo
 }
 
 // form is how an Expr comes to its values.
@@ -58,6 +59,7 @@ type call struct {
 	rows []int32
 	errs *Errors
 	n    int // length of the vectors
+	expr *Expr
 }
 
 // null makes the result of row i NULL.
@@ -198,7 +200,7 @@ func (e *Expr) Eval(in *row.Batch, sel []int32, errs *Errors) *row.Vector {
 	if nulls && !e.nullable {
 		rows = e.notNull(rows)
 	}
-	c := call{args: e.vectors, out: &e.out, rows: rows, errs: errs, n: in.Len}
+	c := call{args: e.vectors, out: &e.out, rows: rows, errs: errs, n: in.Len, expr: e}
 	e.kernel(&c)
 	return &e.out
 }

@@ -24,11 +24,18 @@ func (t table) formats() {
 				if err != nil {
 					return nil, &Mismatch{Name: "strftime", Reason: err.Message}
 				}
+				unit := finest(items)
 				return func(c *call) {
 					var buf []byte
+					var text string
+					last, any := int64(0), false
 					for _, i := range c.rows {
-						buf = appendFormat(buf[:0], items, at(c.args[other].I64[i]))
-						c.out.Str[i] = string(buf)
+						us := at(c.args[other].I64[i])
+						if k := floorDiv(us, unit); !any || k != last { // events of one day share one text
+							buf = appendFormat(buf[:0], items, us)
+							text, last, any = string(buf), k, true
+						}
+						c.out.Str[i] = text
 					}
 				}, nil
 			}
@@ -129,6 +136,24 @@ func parseFormat(format string) ([]formatItem, *Failure) {
 		items = append(items, formatItem{text: text.String()})
 	}
 	return items, nil
+}
+
+// finest returns the microseconds within which a format always gives the same text.
+func finest(items []formatItem) int64 {
+	unit := row.MicrosPerDay
+	for _, it := range items {
+		switch it.spec {
+		case 'H', 'I', 'p':
+			unit = min(unit, microsPerHour)
+		case 'M':
+			unit = min(unit, microsPerMinute)
+		case 'S':
+			unit = min(unit, microsPerSecond)
+		case 'f', 'g':
+			return 1
+		}
+	}
+	return unit
 }
 
 // appendNumber writes n with leading zeros up to width digits.

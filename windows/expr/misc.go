@@ -55,11 +55,18 @@ func bindExtreme(name string, args []*Expr) (*Expr, error) {
 	if name == "least" {
 		sign = -1
 	}
+	// DuckDB 1.1.3 has greatest of FLOATs NULL as soon as one of them is.
+	strict := name == "greatest" && t.Kind == row.Float
 	return newNullable(t, callText(name, args), func(c *call) {
+	rows:
 		for _, i := range c.rows {
 			best := -1
 			for k, v := range c.args {
 				if v.IsNull(int(i)) || t.Kind == row.Null {
+					if strict {
+						c.null(i)
+						continue rows
+					}
 					continue
 				}
 				if best < 0 || compareAt(v, int(i), c.args[best], int(i))*sign > 0 {

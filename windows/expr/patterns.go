@@ -57,8 +57,14 @@ func (t table) patterns() {
 			return nil, err
 		}
 		all := strings.Contains(options, "g")
+		constant := args[1].IsConst() && args[2].IsConst()
 		return regexKernel("regexp_replace", args, 3, false, func(c *call, i int32, s string, re *regexp.Regexp) {
-			c.out.Str[i] = regexReplace(re, s, c.args[2].Str[i], all)
+			with := c.args[2].Str[i]
+			if constant {
+				c.out.Str[i] = c.remember(s, func(s string) string { return regexReplace(re, s, with, all) })
+			} else {
+				c.out.Str[i] = regexReplace(re, s, with, all)
+			}
 		})
 	}
 	t.define("regexp_replace", overload{args: []row.Type{tVarchar, tVarchar, tVarchar}, returns: tVarchar, prepare: replace},
@@ -80,13 +86,21 @@ func (t table) regexExtract() {
 		if err != nil {
 			return nil, err
 		}
+		constant := args[1].IsConst()
 		return regexKernel("regexp_extract", args, 3, false, func(c *call, i int32, s string, re *regexp.Regexp) {
-			c.out.Str[i] = ""
-			if group > re.NumSubexp() {
-				return
+			find := func(s string) string {
+				if group > re.NumSubexp() {
+					return ""
+				}
+				if m := re.FindStringSubmatchIndex(s); m != nil && m[2*group] >= 0 {
+					return s[m[2*group]:m[2*group+1]]
+				}
+				return ""
 			}
-			if m := re.FindStringSubmatchIndex(s); m != nil && m[2*group] >= 0 {
-				c.out.Str[i] = s[m[2*group]:m[2*group+1]]
+			if constant {
+				c.out.Str[i] = c.remember(s, find)
+			} else {
+				c.out.Str[i] = find(s)
 			}
 		})
 	}
