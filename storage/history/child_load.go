@@ -1,3 +1,5 @@
+//go:build cgo
+
 package history
 
 import (
@@ -441,10 +443,11 @@ func (l *loader) viewLocked(ctx context.Context, name string, t *table) error {
 	if !ok || !t.viewDue {
 		return nil
 	}
-	var own []string
+	var own, shown []string
 	for _, f := range t.columns {
 		if !slices.Contains(changeColumns, f.Name) {
 			own = append(own, quote(f.Name))
+			shown = append(shown, quote(f.Name)+" AS "+quote(viewColumn(f.Name)))
 		}
 	}
 	if len(own) == 0 {
@@ -453,9 +456,17 @@ func (l *loader) viewLocked(ctx context.Context, name string, t *table) error {
 	columns := strings.Join(own, ", ")
 	err := l.ddlLocked(ctx, statement{sql: fmt.Sprintf("CREATE OR REPLACE VIEW main.%s AS SELECT %s FROM ("+
 		"SELECT %s, _key, sum(_weight) AS _weight FROM main.%s GROUP BY %s, _key HAVING sum(_weight) > 0), range(_weight::BIGINT)",
-		quote(view), columns, columns, quote(name), columns)})
+		quote(view), strings.Join(shown, ", "), columns, quote(name), columns)})
 	t.viewDue = err != nil
 	return err
+}
+
+// viewColumn undoes what distinctNames did to a view's column that is named as one of ours.
+func viewColumn(name string) string {
+	if base, ok := strings.CutSuffix(name, "_1"); ok && slices.Contains(changeColumns, base) {
+		return base
+	}
+	return name
 }
 
 // relations lists what the file holds.
@@ -484,13 +495,27 @@ func viewOf(name string, t *table) (string, bool) {
 	return view, true
 }
 
-// distinctNames gives columns whose names differ by case only, or not at all, a number.
+// ownColumns are the names that Tidemark gives to columns of its own; they stand behind a
+// relation's and keep their names.
+var ownColumns = append([]string{"_partition", "_offset", "_time", "_append_time"}, changeColumns...)
+
+// distinctNames gives columns whose names differ by case only, or not at all, a number: the first
+// keeps its name, but Tidemark's own before the relation's.
 func distinctNames(fields []row.Field) []row.Field {
-	for i := range fields {
-		base := fields[i].Name
-		for n := 1; row.FieldIndex(fields[:i], fields[i].Name) >= 0; n++ {
-			fields[i].Name = fmt.Sprintf("%s_%d", base, n)
+	taken := map[string]bool{}
+	keeps := make([]bool, len(fields))
+	for i := len(fields) - 1; i >= 0; i-- {
+		if name := fields[i].Name; slices.Contains(ownColumns, name) && !taken[name] {
+			taken[name], keeps[i] = true, true
 		}
+	}
+	for i, f := range fields {
+		name := f.Name
+		for n := 1; !keeps[i] && taken[strings.ToLower(name)]; n++ {
+			name = fmt.Sprintf("%s_%d", f.Name, n)
+		}
+		fields[i].Name = name
+		taken[strings.ToLower(name)] = true
 	}
 	return fields
 }

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package history
 
 import (
@@ -213,9 +215,14 @@ func newResultColumn(name, typ string) (resultColumn, error) {
 		return c, err
 	}
 	switch base, _, _ := strings.Cut(c.duck.name, "("); base {
-	case "LIST", "STRUCT", "MAP", "JSON", "UHUGEINT", "VARINT":
-		// Nested values become JSON here, where their types are known; the two wide integers
-		// have no room in 128 bits and are digits.
+	case "LIST", "STRUCT":
+		c.typ = row.Scalar(row.JSON)
+		if t, ok := c.duck.nested(); ok {
+			c.typ = t
+		}
+	case "MAP", "JSON", "UHUGEINT", "VARINT":
+		// What has no type on the wire becomes JSON here, where its types are known; the two
+		// wide integers have no room in 128 bits and are digits.
 		c.typ = row.Scalar(row.JSON)
 	case "DECIMAL", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "BLOB", "DATE", "INTERVAL":
 		if c.typ, err = row.ParseType(c.duck.name); err != nil {
@@ -233,6 +240,33 @@ func newResultColumn(name, typ string) (resultColumn, error) {
 		c.typ = row.Scalar(row.Varchar)
 	}
 	return c, nil
+}
+
+// nested is the type on the wire of a LIST or STRUCT. One that holds a MAP or an array has none,
+// nor one that holds an INTERVAL, whose months the encoding of nested values does not keep.
+func (t duckType) nested() (row.Type, bool) {
+	switch t.name {
+	case "LIST":
+		if t.array != "" {
+			return row.Type{}, false
+		}
+		elem, ok := t.members[0].typ.nested()
+		return row.ListOf(elem), ok
+	case "STRUCT":
+		var fields []row.Field
+		for _, m := range t.members {
+			f, ok := m.typ.nested()
+			if !ok {
+				return row.Type{}, false
+			}
+			fields = append(fields, row.Field{Name: m.name, Type: f})
+		}
+		return row.StructOf(fields...), true
+	case "MAP", "INTERVAL":
+		return row.Type{}, false
+	}
+	c, err := newResultColumn("", t.name)
+	return c.typ, err == nil
 }
 
 // selectList reads the columns out of the query, with the casts that they need.
@@ -291,7 +325,11 @@ func (c *resultColumn) append(v *row.Vector, value driver.Value) (size int, err 
 		}
 	case row.StringClass:
 		var s string
-		if c.typ.Kind == row.JSON {
+		if c.typ.Kind == row.List || c.typ.Kind == row.Struct {
+			if s, err = c.encode(value); err != nil {
+				return 0, err
+			}
+		} else if c.typ.Kind == row.JSON {
 			b, err := appendDuckJSON(nil, c.duck, value)
 			if err != nil {
 				return 0, err
@@ -304,6 +342,38 @@ func (c *resultColumn) append(v *row.Vector, value driver.Value) (size int, err 
 		return len(s) + 16, nil
 	}
 	return 0, fmt.Errorf("column %s: a value of type %s (%T) can't be sent", c.name, c.shown, value)
+}
+
+// encode is a LIST or STRUCT value as vectors hold it.
+func (c *resultColumn) encode(value driver.Value) (string, error) {
+	switch x := value.(type) {
+	case []any:
+		if c.typ.Kind != row.List {
+			break
+		}
+		elem := resultColumn{name: c.name, shown: c.shown, duck: c.duck.members[0].typ, typ: *c.typ.Elem}
+		elems := row.NewVector(elem.typ, len(x))
+		for _, e := range x {
+			if _, err := elem.append(elems, e); err != nil {
+				return "", err
+			}
+		}
+		return string(row.EncodeList(nil, elems)), nil
+	case map[string]any:
+		if c.typ.Kind != row.Struct {
+			break
+		}
+		members := make([]*row.Vector, len(c.typ.Fields))
+		for i, f := range c.typ.Fields {
+			m := resultColumn{name: c.name, shown: c.shown, duck: c.duck.members[i].typ, typ: f.Type}
+			members[i] = row.NewVector(f.Type, 1)
+			if _, err := m.append(members[i], x[f.Name]); err != nil {
+				return "", err
+			}
+		}
+		return string(row.EncodeStruct(nil, members, 0)), nil
+	}
+	return "", fmt.Errorf("column %s: a value of type %s (%T) can't be sent", c.name, c.shown, value)
 }
 
 func toInt64(kind row.Kind, value driver.Value) (int64, bool) {

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package history
 
 import (
@@ -160,6 +162,9 @@ func (e *csvEncoder) rows(fields []row.Field, batch *row.Batch) error {
 				b = appendCSVText(b, v.Str[i])
 			case v.Type.Kind == row.JSON:
 				b = appendCSVCell(b, v.Str[i])
+			case v.Type.Kind == row.List || v.Type.Kind == row.Struct:
+				cell = row.AppendJSON(cell[:0], v, i)
+				b = appendCSVCell(b, string(cell))
 			default:
 				cell = row.AppendJSON(cell[:0], v, i)
 				text := strings.Trim(string(cell), `"`)

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package history
 
 import (
@@ -120,10 +122,13 @@ func appendArrow(builder array.Builder, v *row.Vector, i int) error {
 	case *array.BinaryBuilder:
 		b.Append([]byte(v.Str[i]))
 	case *array.StringBuilder:
-		if v.Type.Class() == row.StringClass {
-			b.Append(v.Str[i])
-		} else {
+		switch v.Type.Kind {
+		case row.List, row.Struct:
+			b.Append(string(row.AppendJSON(nil, v, i)))
+		case row.Interval:
 			b.Append(row.TextOf(v, i))
+		default:
+			b.Append(v.Str[i])
 		}
 	}
 	return nil

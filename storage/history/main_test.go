@@ -2,15 +2,16 @@ package history
 
 import (
 	"context"
-	"os"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"tidemark/storage/row"
 )
 
 func TestMain(m *testing.M) {
 	ChildMain()
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // testOptions keep tests small.

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package history
 
 import "golang.org/x/sys/unix"

@@ -1,9 +1,10 @@
+//go:build cgo
+
 package history
 
 import (
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -28,6 +29,9 @@ type ParseError struct {
 }
 
 func (e *ParseError) Error() string { return e.Message }
+
+// Where is Position, for packages that don't know this one.
+func (e *ParseError) Where() int { return e.Position }
 
 // Unwrap returns the error as users see it.
 func (e *ParseError) Unwrap() error {
@@ -162,13 +166,4 @@ func settings(memory int64, threads int) []string {
 		"SET enable_external_access = false",
 		"SET lock_configuration = true",
 	}
-}
-
-// problemOf finds the problem in an error of this package.
-func problemOf(err error) *problem.Problem {
-	var p *problem.Problem
-	if errors.As(err, &p) {
-		return p
-	}
-	return nil
 }

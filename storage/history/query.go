@@ -1,3 +1,5 @@
+//go:build cgo
+
 package history
 
 import (
@@ -58,6 +60,57 @@ type Stats struct {
 // other error came after the first byte: the answer is cut short and the connection is to be
 // broken off. Cancelling ctx cancels the query.
 func (h *History) Query(ctx context.Context, q Query, w io.Writer) (Stats, error) {
+	if q.Format == "" {
+		q.Format = FormatJSON
+	}
+	out := &spool{w: w}
+	if _, err := newEncoder(q.Format, out); err != nil {
+		return Stats{}, err
+	}
+	stats, err := h.run(ctx, q, out, func() encoder {
+		enc, _ := newEncoder(q.Format, out)
+		return enc
+	})
+	if err != nil {
+		return stats, err
+	}
+	return stats, out.flush()
+}
+
+// Rows runs q and returns the answer as typed rows; q.Format is not looked at. Types that row has
+// not, such as MAP, come as the nearest that it has.
+func (h *History) Rows(ctx context.Context, q Query) ([]row.Field, *row.Batch, Stats, error) {
+	var c *collector
+	stats, err := h.run(ctx, q, &spool{}, func() encoder {
+		c = &collector{}
+		return c
+	})
+	if err != nil {
+		return nil, nil, stats, err
+	}
+	return c.fields, c.batch, stats, nil
+}
+
+// collector keeps an answer's rows.
+type collector struct {
+	fields []row.Field
+	batch  *row.Batch
+}
+
+func (c *collector) begin(_ []wireField, fields []row.Field) error {
+	c.fields, c.batch = fields, row.NewBatch(fields, 0)
+	return nil
+}
+
+func (c *collector) rows(_ []row.Field, b *row.Batch) error {
+	c.batch.AppendAll(b)
+	return nil
+}
+
+func (c *collector) end(bool) error { return nil }
+
+// run is Query for any encoder; open makes one for each try.
+func (h *History) run(ctx context.Context, q Query, out *spool, open func() encoder) (Stats, error) {
 	began := time.Now()
 	if q.Timeout <= 0 {
 		q.Timeout = DefaultTimeout
@@ -66,13 +119,6 @@ func (h *History) Query(ctx context.Context, q Query, w io.Writer) (Stats, error
 		q.MaxRows = DefaultMaxRows
 	}
 	q.MaxRows = min(q.MaxRows, MaxRows)
-	if q.Format == "" {
-		q.Format = FormatJSON
-	}
-	out := &spool{w: w}
-	if _, err := newEncoder(q.Format, out); err != nil {
-		return Stats{}, err
-	}
 	req := queryRequest{SQL: q.SQL, MaxRows: q.MaxRows, Params: make([]json.RawMessage, len(q.Params))}
 	for i, v := range q.Params {
 		b, err := json.Marshal(v)
@@ -94,15 +140,11 @@ func (h *History) Query(ctx context.Context, q Query, w io.Writer) (Stats, error
 	defer release()
 	h.counts.queries.Add(1)
 	for try := 1; ; try++ {
-		enc, err := newEncoder(q.Format, out)
-		if err != nil {
-			return Stats{}, err
-		}
-		stats, err := h.tryQuery(ctx, req, deadline, try, enc, out)
+		stats, err := h.tryQuery(ctx, req, deadline, try, open(), out)
 		stats.Took = time.Since(began)
 		switch {
 		case err == nil:
-			return stats, out.flush()
+			return stats, nil
 		case errors.Is(err, errAgain) && !out.started:
 			out.buffer.Reset()
 			continue

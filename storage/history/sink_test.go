@@ -284,6 +284,21 @@ func TestHostileNamesAreOnlyNames(t *testing.T) {
 	expect(t, h, "SELECT * FROM s", `{"a\"; DROP TABLE s; --":1,"SELECT":"k","ü":2,"x,y":3,"X":4,"x_1":5}`)
 }
 
+func TestColumnsNamedAsOursGiveWay(t *testing.T) {
+	t.Parallel()
+	h := start(t, t.TempDir())
+	fields := []row.Field{{Name: "_key", Type: row.Scalar(row.Varchar)}, {Name: "_Status", Type: row.Scalar(row.BigInt)}}
+	fields = append(fields, fieldsOf(t, "_key BLOB, _weight BIGINT, _revision BIGINT, _sequence BIGINT, _status VARCHAR")...)
+	rows := rowsOf(t, fields, []string{`"mine"`, "3", `"aw=="`, "1", "0", "1", `"final"`}, []string{`"gone"`, "3", `"bA=="`, "1", "0", "1", `"final"`},
+		[]string{`"gone"`, "3", `"bA=="`, "-1", "0", "1", "null"})
+	apply(t, h, row.SinkBatch{Relation: "v_changes", ID: 1, Version: 1, Fields: fields, To: []byte("p"), Rows: rows})
+	expect(t, h, "SELECT _key FROM v", `{"_key":"mine"}`)
+	expect(t, h, "SELECT _key, _key_1, _status FROM v_changes WHERE _weight < 0", `{"_key":"bA==","_key_1":"gone","_status":null}`)
+	fields = fieldsOf(t, "a BIGINT, _OFFSET VARCHAR, _offset BIGINT")
+	apply(t, h, row.SinkBatch{Relation: "s", ID: 2, Version: 1, Fields: fields, To: []byte("p"), Rows: rowsOf(t, fields, []string{"1", `"x"`, "7"})})
+	expect(t, h, "SELECT * FROM s", `{"a":1,"_OFFSET_1":"x","_offset":7}`)
+}
+
 func TestNameMovesFromStreamToView(t *testing.T) {
 	t.Parallel()
 	h := start(t, t.TempDir())
