@@ -24,6 +24,8 @@ type Request struct {
 	Partition *int
 	// IdempotencyKey and Scope (the API key) find the answer of the same request again.
 	IdempotencyKey, Scope string
+	// Allow returns a problem when the client may not post to a stream. Nil: it may to all.
+	Allow func(stream string) error
 	// NoSync has the answer come before the events are on disk.
 	NoSync bool
 }
@@ -77,6 +79,13 @@ func (in *Ingester) Post(ctx context.Context, r Request) (*Answer, error) {
 	if r.Stream == "" {
 		if parts, err = in.split(body, f); err != nil {
 			return nil, err
+		}
+	}
+	if r.Allow != nil {
+		for _, p := range parts {
+			if err := r.Allow(p.name); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := in.prepare(ctx, parts, r); err != nil {

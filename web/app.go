@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 
 	"tidemark/storage/problem"
 	"tidemark/web/api"
+	"tidemark/web/auth"
 )
 
 // App is the server's edge. Make it with New, run it with Serve, end it with Shutdown.
@@ -44,12 +46,19 @@ func New(opts Options) *App {
 		ErrorHandler:                 a.fail,
 		DisableStartupMessage:        true,
 		DisablePreParseMultipartForm: true,
+		// StreamRequestBody stays off: Body() of a stream that breaks off is the error's text, and a
+		// handler would take that for what the client sent. A body is bounded and read whole.
 		CaseSensitive:                true,
 		StrictRouting:                false,
-		// No proxy is trusted: X-Forwarded-* is not read.
+		// X-Forwarded-* is read from these only.
 		EnableTrustedProxyCheck: true,
+		TrustedProxies:          a.opts.TrustedProxies,
 	})
 	a.fiber.Use(a.trace, a.guard)
+	if a.opts.Auth != nil {
+		a.fiber.Use(a.opts.Auth.Identify)
+	}
+	outer := auth.Count(a.fiber)
 	a.fiber.Get("/healthz", a.healthz)
 	a.fiber.Get("/readyz", a.readyz)
 	if a.opts.Metrics != nil {
@@ -60,8 +69,14 @@ func New(opts Options) *App {
 	if a.opts.Live != nil {
 		a.opts.Live.Mount(a.fiber)
 	}
+	if a.opts.Auth != nil {
+		a.opts.Auth.Mount(a.fiber)
+	}
 	for _, mount := range a.opts.Mount {
 		mount(a.fiber)
+	}
+	if a.opts.Auth != nil {
+		a.opts.Auth.Guard(a.fiber, outer)
 	}
 	a.shell()
 	return a
@@ -89,6 +104,7 @@ func (a *App) shell() {
 		}
 		inner(ctx)
 	}
+	a.refuseUnread(server)
 	refuse := server.ErrorHandler
 	server.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
 		defer func() {
@@ -96,10 +112,40 @@ func (a *App) shell() {
 				a.opts.Logger.Error("panic in the answer to a bad request", "panic", r)
 			}
 		}()
-		if c, ok := ctx.Conn().(*lingeringConn); ok {
-			c.linger.Store(true) // the client may still be sending: see lingeringConn
+		lingerOn(ctx.Conn()) // the client may still be sending: see lingeringConn
+		if errors.Is(err, fasthttp.ErrBodyTooLarge) {
+			if err := a.opts.Auth.Authenticated(&ctx.Request.Header); err != nil {
+				a.plain(ctx, problem.From(err))
+				return
+			}
 		}
 		refuse(ctx, err)
+	}
+}
+
+// refuseUnread has requests without a valid key refused before their bodies are read. fasthttp lets
+// no handler run at that point, but it asks for the limit of the body: a request without a key may
+// send none, and the error that a longer one makes becomes the 401.
+func (a *App) refuseUnread(server *fasthttp.Server) {
+	if a.opts.Auth == nil {
+		return
+	}
+	server.HeaderReceived = func(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
+		if h.ContentLength() != 0 && a.opts.Auth.Authenticated(h) != nil {
+			c.MaxRequestBodySize = 1 // 0 would be the default
+		}
+		return c
+	}
+	// Who says Expect: 100-continue waits for this answer and sends nothing after a refusal.
+	server.ExpectHandler = func(ctx *fasthttp.RequestCtx) int {
+		err := a.opts.Auth.Authenticated(&ctx.Request.Header)
+		if err == nil {
+			return fasthttp.StatusContinue
+		}
+		lingerOn(ctx.Conn())
+		p := problem.From(err)
+		a.plain(ctx, p)
+		return p.Status
 	}
 }
 
@@ -116,6 +162,9 @@ func (a *App) plain(ctx *fasthttp.RequestCtx, p *problem.Problem) {
 	id := newRequestID()
 	ctx.Response.Reset()
 	ctx.Response.Header.Set("X-Request-Id", id)
+	if p.Status == fiber.StatusUnauthorized {
+		ctx.Response.Header.Set(fiber.HeaderWWWAuthenticate, auth.Challenge)
+	}
 	ctx.SetStatusCode(p.Status)
 	ctx.SetContentType(problem.ContentType)
 	ctx.SetBody(p.JSON(id))
@@ -124,11 +173,15 @@ func (a *App) plain(ctx *fasthttp.RequestCtx, p *problem.Problem) {
 // Serve takes connections from ln until Shutdown; it closes ln. A listener that is not on
 // loopback is refused: see CheckListen.
 func (a *App) Serve(ln net.Listener) error {
-	if err := CheckListen(ln.Addr().String()); err != nil {
+	if err := CheckListen(ln.Addr().String(), a.opts.Auth.On()); err != nil {
 		_ = ln.Close()
 		return err
 	}
-	return a.fiber.Listener(lingeringListener{ln})
+	ln = lingeringListener{ln}
+	if a.opts.TLS != nil {
+		ln = tls.NewListener(ln, a.opts.TLS)
+	}
+	return a.fiber.Listener(ln)
 }
 
 // Shutdown refuses new requests, sends the sockets away, and returns when all that was in flight

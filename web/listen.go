@@ -1,6 +1,7 @@
 package web
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -8,20 +9,20 @@ import (
 	"time"
 )
 
-// CheckListen says whether an address may be listened on while there are no keys: loopback only.
-func CheckListen(address string) error {
+// CheckListen says whether an address may be listened on: without keys loopback only.
+func CheckListen(address string, keys bool) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w: write it as host:port, such as 127.0.0.1:8080", address, err)
 	}
-	if host == "localhost" {
+	if host == "localhost" || keys {
 		return nil
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
 		return nil
 	}
 	return fmt.Errorf("--listen %s: without keys everybody who reaches this address could read and change everything: "+
-		"listen on 127.0.0.1, and put a proxy with sign-in before it", address)
+		"listen on 127.0.0.1, make an admin key with: tidemark key create NAME --scope admin, and start again", address)
 }
 
 // lingeringListener hands out lingering connections.
@@ -51,6 +52,16 @@ const (
 	lingerBytes = 64 << 20
 	lingerTime  = 2 * time.Second
 )
+
+// lingerOn has a connection closed gently, also one beneath TLS.
+func lingerOn(c net.Conn) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if l, ok := c.(*lingeringConn); ok {
+		l.linger.Store(true)
+	}
+}
 
 // Close closes the connection, after a while of reading when the last request was refused unread.
 func (c *lingeringConn) Close() error {

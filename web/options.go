@@ -1,6 +1,7 @@
 package web
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"tidemark/storage/problem"
 	"tidemark/web/api"
+	"tidemark/web/auth"
 	"tidemark/web/live"
 )
 
@@ -18,6 +20,12 @@ type Options struct {
 	API api.Deps
 	// Live is the websocket hub; nil: there is no /v1/live.
 	Live *live.Hub
+	// Auth knows the keys; nil: there are none and never will be.
+	Auth *auth.Keys
+	// TLS, when not nil, is what Serve speaks.
+	TLS *tls.Config
+	// TrustedProxies are the addresses or networks whose X-Forwarded-Proto and -Host are believed.
+	TrustedProxies []string
 	// Mount adds routes of others: event posting, pages. Each is called once with the whole app,
 	// behind trace and guard.
 	Mount []func(fiber.Router)

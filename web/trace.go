@@ -72,7 +72,8 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		c.Set(fiber.HeaderRetryAfter, strconv.Itoa(p.RetryAfter))
 	}
 	c.Status(p.Status)
-	if a.opts.ErrorPage != nil && a.opts.ErrorPage(c, p, id) {
+	// A page names what there is, in its navigation: it is not for strangers.
+	if a.opts.ErrorPage != nil && a.opts.Auth.Known(c) && a.opts.ErrorPage(c, p, id) {
 		return nil
 	}
 	c.Set(fiber.HeaderContentType, problem.ContentType)

@@ -24,6 +24,7 @@ type cli struct {
 	Query  queryCmd  `cmd:"" help:"Ask history and views with SQL."`
 	Tail   tailCmd   `cmd:"" help:"Follow a stream, view or alert."`
 	Apply  applyCmd  `cmd:"" help:"Declare streams, views, alerts and dashboards from a YAML file."`
+	Key    keyCmd    `cmd:"" help:"Make, list and delete API keys."`
 	Bench  benchCmd  `cmd:"" help:"Load generator and benchmarks."`
 	Health healthCmd `cmd:"" name:"healthcheck" help:"Ask a server whether it is ready; exit code 0 if so."`
 
@@ -101,6 +102,15 @@ func explain(p *problem.Problem) error {
 		text += " (" + p.Hint + ")"
 	}
 	return fmt.Errorf("%s [%d %s]", text, p.Status, p.Code)
+}
+
+// told explains an error if it is one that a server has answered.
+func told(err error) error {
+	var p *problem.Problem
+	if errors.As(err, &p) {
+		return explain(p)
+	}
+	return err
 }
 
 func version() string {

@@ -33,6 +33,9 @@ type serverOptions struct {
 	HistoryMemory  *string `help:"Memory for history's DuckDB (default a quarter of RAM, at most 4GB)." placeholder:"SIZE"`
 	HistoryThreads *string `help:"Threads for history's DuckDB (default half the cores)." placeholder:"N"`
 	MinFree        *string `help:"Free disk space below which writes are refused (default the larger of 512MB and 5% of the disk)." placeholder:"SIZE"`
+	TrustedProxies *string `help:"Addresses or networks of proxies whose X-Forwarded-Proto and -Host are believed, separated by commas." placeholder:"LIST"`
+	TLSCert        *string `name:"tls-cert" help:"Certificate chain in PEM; with --tls-key the server speaks HTTPS." placeholder:"FILE"`
+	TLSKey         *string `name:"tls-key" help:"Its private key in PEM." placeholder:"FILE"`
 	AutoCreate     *bool   `help:"Create a stream by its first event (default true)." negatable:""`
 }
 
@@ -45,10 +48,12 @@ type options struct {
 	HistoryThreads        int
 	MinFree               int64 // 0: the larger of 512 MB and 5 % of the disk
 	AutoCreate            bool
+	TrustedProxies        []string
+	TLSCert, TLSKey       string
 }
 
 // optionNames are the names in a file; TIDEMARK_LOG_LEVEL is log-level in the environment.
-var optionNames = []string{"data", "listen", "log-level", "log-format", "memory", "history-memory", "history-threads", "min-free", "auto-create"}
+var optionNames = []string{"data", "listen", "log-level", "log-format", "memory", "history-memory", "history-threads", "min-free", "auto-create", "trusted-proxies", "tls-cert", "tls-key"}
 
 // given are the flags that stand on the command line.
 func (o *serverOptions) given() map[string]any {
@@ -56,6 +61,7 @@ func (o *serverOptions) given() map[string]any {
 	for name, p := range map[string]*string{
 		"data": o.Data, "listen": o.Listen, "log-level": o.LogLevel, "log-format": o.LogFormat, "memory": o.Memory,
 		"history-memory": o.HistoryMemory, "history-threads": o.HistoryThreads, "min-free": o.MinFree,
+		"trusted-proxies": o.TrustedProxies, "tls-cert": o.TLSCert, "tls-key": o.TLSKey,
 	} {
 		if p != nil {
 			m[name] = *p
@@ -89,7 +95,7 @@ func (o *serverOptions) load(dataDefault string, environ []string) (options, map
 	defaults := map[string]any{
 		"data": dataDefault, "listen": "127.0.0.1:8080", "log-level": "info", "log-format": defaultLogFormat(),
 		"memory": strconv.FormatInt(ram/2, 10), "history-memory": strconv.FormatInt(min(ram/4, 4<<30), 10),
-		"history-threads": strconv.Itoa(max(1, cores/2)), "min-free": "0", "auto-create": true,
+		"history-threads": strconv.Itoa(max(1, cores/2)), "min-free": "0", "auto-create": true, "trusted-proxies": "", "tls-cert": "", "tls-key": "",
 	}
 	file, path, err := o.file(dataDefault, env, flags)
 	if err != nil {
@@ -173,6 +179,19 @@ func parseOptions(k *koanf.Koanf) (options, error) {
 	if o.AutoCreate, err = strconv.ParseBool(k.String("auto-create")); err != nil {
 		fail("auto-create", "%q is neither true nor false", k.String("auto-create"))
 	}
+	o.TLSCert, o.TLSKey = k.String("tls-cert"), k.String("tls-key")
+	if (o.TLSCert == "") != (o.TLSKey == "") {
+		fail("tls-cert", "certificate and key go together: give --tls-cert and --tls-key")
+	}
+	for proxy := range strings.SplitSeq(k.String("trusted-proxies"), ",") {
+		if proxy = strings.TrimSpace(proxy); proxy == "" {
+			continue
+		}
+		if _, _, err := net.ParseCIDR(proxy); err != nil && net.ParseIP(proxy) == nil {
+			fail("trusted-proxies", "%q is no address or network such as 10.0.0.5 or 10.0.0.0/8", proxy)
+		}
+		o.TrustedProxies = append(o.TrustedProxies, proxy)
+	}
 	if o.Data == "" {
 		fail("data", "a directory is missing")
 	}
@@ -215,6 +234,7 @@ func (o options) print(w io.Writer, from map[string]string) {
 	values := map[string]any{
 		"data": o.Data, "listen": o.Listen, "log-level": strings.ToLower(o.LogLevel.String()), "log-format": o.LogFormat,
 		"memory": o.Memory, "history-memory": o.HistoryMemory, "history-threads": o.HistoryThreads, "min-free": o.MinFree, "auto-create": o.AutoCreate,
+		"trusted-proxies": strings.Join(o.TrustedProxies, ","), "tls-cert": o.TLSCert, "tls-key": o.TLSKey,
 	}
 	for _, name := range optionNames {
 		fmt.Fprintf(w, "%-16s %-28v # %s\n", name+":", values[name], from[name])

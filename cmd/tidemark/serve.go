@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -42,6 +43,9 @@ func serve(ctx context.Context, o options, demo bool, started func(net.Addr, *sl
 	if err != nil {
 		ln.Close()
 		return err
+	}
+	if err := s.mayListen(o, logger); err != nil {
+		return errors.Join(err, ln.Close(), s.closeStores())
 	}
 	started(ln.Addr(), logger)
 	err = s.run(ctx, ln)

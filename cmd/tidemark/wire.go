@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"tidemark/stream/pebblelog"
 	"tidemark/web"
 	"tidemark/web/api"
+	"tidemark/web/auth"
 	"tidemark/web/bind"
 	"tidemark/web/live"
 	"tidemark/web/pages"
@@ -39,6 +41,7 @@ type service struct {
 	log     *pebblelog.Log
 	history *history.History
 	views   *runtime.Service
+	keys    *auth.Keys
 	app     *web.App
 
 	stopViews context.CancelCauseFunc
@@ -68,6 +71,13 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 		return nil, err
 	}
 	cat, err := catalog.Open(s.dir.KV)
+	if err != nil {
+		return nil, err
+	}
+	if s.keys, err = auth.Open(cat, auth.Options{Logger: logger}); err != nil {
+		return nil, err
+	}
+	speak, err := o.tls()
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +117,11 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 			Exists: bind.Exists(cat), Query: bind.Query(s.queries(), cat, s.views.Relations()), Verify: s.verify, Stopping: s.stopping,
 		},
 		Live: hub,
+		Auth: s.keys, TLS: speak, TrustedProxies: o.TrustedProxies,
 		Mount: []func(fiber.Router){
-			func(r fiber.Router) { httpapi.Mount(r, in, httpapi.Options{Logger: logger}) },
+			func(r fiber.Router) {
+				httpapi.Mount(r, in, httpapi.Options{Logger: logger, Scope: auth.KeyID, Allow: auth.MayPost})
+			},
 			func(r fiber.Router) { pages.Mount(r, page) },
 		},
 		Metrics:   s.metrics(streams, hub),
@@ -220,14 +233,36 @@ func minimumFree(o options) (uint64, error) {
 func (s *service) metrics(streams *stream.Registry, hub *live.Hub) prometheus.Gatherer {
 	r := prometheus.NewRegistry()
 	r.MustRegister(&collector{service: s, streams: streams, hub: hub})
+	r.MustRegister(s.keys)
 	return r
+}
+
+// tls is what the server speaks, or nil.
+func (o options) tls() (*tls.Config, error) {
+	if o.TLSCert == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+	if err != nil {
+		return nil, &usageError{fmt.Sprintf("--tls-cert, --tls-key: %v", err)}
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+}
+
+// mayListen says whether the address may be served: others than loopback need keys. Nothing is
+// served before.
+func (s *service) mayListen(o options, logger *slog.Logger) error {
+	if err := web.CheckListen(o.Listen, s.keys.On()); err != nil {
+		return &usageError{err.Error()}
+	}
+	if web.CheckListen(o.Listen, false) != nil && o.TLSCert == "" && len(o.TrustedProxies) == 0 {
+		logger.Warn("keys and data cross the network unencrypted: give --tls-cert and --tls-key, or a proxy with TLS as --trusted-proxies", "listen", o.Listen)
+	}
+	return nil
 }
 
 // listen opens the server's address; a port that is taken is an error that names the flag.
 func listen(address string) (net.Listener, error) {
-	if err := web.CheckListen(address); err != nil {
-		return nil, &usageError{err.Error()}
-	}
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%w: choose another address with --listen, such as --listen 127.0.0.1:0 for any free port", err)

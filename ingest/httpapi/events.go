@@ -32,6 +32,7 @@ func (a *api) post(c *fiber.Ctx, name string) error {
 		Encoding:       c.Get(fiber.HeaderContentEncoding),
 		IdempotencyKey: strings.Clone(c.Get("Idempotency-Key")),
 		Scope:          a.opts.Scope(c),
+		Allow:          func(stream string) error { return a.opts.Allow(c, stream) },
 	}
 	var err error
 	if r.Strict, err = flag(c, "strict"); err != nil {

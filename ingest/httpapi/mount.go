@@ -17,6 +17,9 @@ import (
 type Options struct {
 	// Scope names who asks, for the scope of idempotency keys: the API key's id. Nil: all are one.
 	Scope func(*fiber.Ctx) string
+	// Allow returns a problem when who asks may not post to a stream. Nil: all may. It is asked for
+	// every stream of a body, whichever address the body was sent to.
+	Allow func(c *fiber.Ctx, stream string) error
 	// Logger takes errors that are ours to mend, under the request's id. Nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -30,6 +33,9 @@ type api struct {
 func Mount(r fiber.Router, in *ingest.Ingester, o Options) {
 	if o.Scope == nil {
 		o.Scope = func(*fiber.Ctx) string { return "" }
+	}
+	if o.Allow == nil {
+		o.Allow = func(*fiber.Ctx, string) error { return nil }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -18,6 +18,7 @@ import (
 	"tidemark/storage/catalog"
 	"tidemark/storage/problem"
 	"tidemark/stream"
+	"tidemark/web/auth"
 )
 
 // maxDefinition bounds the body of a definition or a query.
@@ -186,7 +187,11 @@ func list[T any](c *fiber.Ctx, what string, all []T, nameOf func(T) string, show
 	}
 	items := []any{}
 	var next any
+	who := auth.Of(c)
 	for _, one := range all {
+		if relations := what != "dashboards"; relations && !who.Covers(nameOf(one)) {
+			continue
+		}
 		if after != "" && nameOf(one) <= after {
 			continue
 		}

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"math"
 
+	"github.com/gofiber/fiber/v2"
+
 	"tidemark/storage/problem"
 	"tidemark/storage/row"
 	"tidemark/stream"
+	"tidemark/web/auth"
 	"tidemark/web/live"
 	"tidemark/windows/alert"
 	"tidemark/windows/expr"
@@ -24,7 +27,20 @@ func Live(views *runtime.Service, alerts *alert.Service, acks *alert.Acks, o liv
 	o.Alerts = liveAlerts{alerts, views}
 	o.Groups = groups{acks}
 	o.Selector = selector{views.Parse}
+	o.Client = client
 	return o
+}
+
+// client is who opens a connection, by its key.
+func client(c *fiber.Ctx) live.Client {
+	p := auth.Of(c)
+	return live.Client{Key: p.KeyID, Revoked: p.Revoked(), May: func(r live.Relation) error {
+		scope := auth.Read
+		if r.Kind == live.Alert {
+			scope = auth.Alerts
+		}
+		return p.May(scope, r.Name)
+	}}
 }
 
 func watch(s *runtime.Service, name string) (<-chan struct{}, func()) {

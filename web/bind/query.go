@@ -8,6 +8,7 @@ import (
 
 	"tidemark/storage/catalog"
 	"tidemark/web/api"
+	"tidemark/web/auth"
 	"tidemark/windows/query"
 )
 
@@ -20,7 +21,13 @@ type History struct {
 	Gate func(ast []byte, relations func(name string) bool) error
 	// Run runs SQL that has passed the gate and holds no window functions; source is the user's text.
 	Run func(ctx context.Context, r Run, w io.Writer) error
+	// Fresh returns when history holds what was acknowledged before the call. It gets at most a
+	// second: a query sees the events of an answered request, or what there is. Nil: it does not wait.
+	Fresh func(ctx context.Context) error
 }
+
+// freshWithin is how long a query waits for history.
+const freshWithin = time.Second
 
 // Run is one query as history takes it.
 type Run struct {
@@ -38,13 +45,15 @@ func Query(h History, cat *catalog.Catalog, relations query.Catalog) func(contex
 		if err != nil {
 			return err
 		}
+		who := auth.From(ctx)
 		known := func(name string) bool {
-			if _, ok := cat.Lookup(name); ok {
-				return true
+			e, there := cat.Lookup(name)
+			if !there {
+				view, changes := strings.CutSuffix(name, "_changes")
+				e, there = cat.Lookup(view)
+				there = there && changes && e.Kind != catalog.Stream
 			}
-			view, ok := strings.CutSuffix(name, "_changes")
-			e, there := cat.Lookup(view)
-			return ok && there && e.Kind != catalog.Stream
+			return there && mayRead(who, e) // what a key may not read is not there for it
 		}
 		if err := h.Gate(ast, known); err != nil {
 			return err
@@ -57,6 +66,20 @@ func Query(h History, cat *catalog.Catalog, relations query.Catalog) func(contex
 		for i, p := range q.Params {
 			params[i] = p
 		}
+		if h.Fresh != nil {
+			soon, cancel := context.WithTimeout(ctx, freshWithin)
+			_ = h.Fresh(soon) // late is not wrong: the answer is of a moment before
+			cancel()
+		}
 		return h.Run(ctx, Run{SQL: sql, Source: q.SQL, Params: params, MaxRows: q.MaxRows, Timeout: q.Timeout, Format: q.Format}, w)
 	}
+}
+
+// mayRead reports whether a relation may be named in a query.
+func mayRead(who *auth.Principal, e catalog.Entry) bool {
+	scope := auth.Read
+	if e.Kind == catalog.Alert {
+		scope = auth.Alerts
+	}
+	return who.May(scope, e.Name) == nil
 }

@@ -18,7 +18,8 @@ type Hub struct {
 	opts Options
 	mu   struct {
 		sync.Mutex
-		lines    map[line]struct{}
+		lines    map[line]string // and whose it is: a key, or nobody's
+		byKey    map[string]int  // lines of each key
 		draining bool
 		// empty is closed when draining and the last line has left.
 		empty chan struct{}
@@ -54,7 +55,8 @@ type Stats struct {
 // NewHub returns a hub without clients.
 func NewHub(opts Options) *Hub {
 	h := &Hub{opts: opts.WithDefaults()}
-	h.mu.lines = map[line]struct{}{}
+	h.mu.lines = map[line]string{}
+	h.mu.byKey = map[string]int{}
 	h.mu.readers = map[groupKey]*subscription{}
 	h.mu.tails = map[Relation]*tail{}
 	h.mu.empty = make(chan struct{})
@@ -65,26 +67,27 @@ func NewHub(opts Options) *Hub {
 func (h *Hub) Stats() *Stats { return &h.stats }
 
 // admit takes a line in, or says why not.
-func (h *Hub) admit(l line) error {
+func (h *Hub) admit(l line, client Client) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.roomLocked(); err != nil {
+	if err := h.roomLocked(client); err != nil {
 		h.stats.Refused.Add(1)
 		return err
 	}
-	h.mu.lines[l] = struct{}{}
+	h.mu.lines[l] = client.Key
+	h.mu.byKey[client.Key]++
 	h.stats.Sockets.Add(1)
 	return nil
 }
 
 // room says whether another line would be taken in.
-func (h *Hub) room() error {
+func (h *Hub) room(client Client) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.roomLocked()
+	return h.roomLocked(client)
 }
 
-func (h *Hub) roomLocked() error {
+func (h *Hub) roomLocked(client Client) error {
 	switch {
 	case h.mu.draining:
 		p := problem.New(503, "server_stops", "the server is stopping").WithHint("connect again in a few seconds")
@@ -95,6 +98,11 @@ func (h *Hub) roomLocked() error {
 			WithHint("close connections that are not needed: one takes many subscriptions")
 		p.RetryAfter = 10
 		return p
+	case client.Key != "" && h.mu.byKey[client.Key] >= h.opts.MaxSocketsPerKey:
+		p := problem.New(429, "too_many_sockets", "this key has %d connections open already", h.opts.MaxSocketsPerKey).
+			WithHint("close connections that are not needed: one takes many subscriptions")
+		p.RetryAfter = 10
+		return p
 	}
 	return nil
 }
@@ -102,7 +110,11 @@ func (h *Hub) roomLocked() error {
 func (h *Hub) leave(l line) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	key := h.mu.lines[l]
 	delete(h.mu.lines, l)
+	if h.mu.byKey[key]--; h.mu.byKey[key] == 0 {
+		delete(h.mu.byKey, key)
+	}
 	h.stats.Sockets.Add(-1)
 	if h.mu.draining && len(h.mu.lines) == 0 {
 		close(h.mu.empty)

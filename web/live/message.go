@@ -17,6 +17,7 @@ import (
 // Close codes of the protocol.
 const (
 	closeBadMessage = 4400
+	closeNoKey      = 4401
 	closeTooSlow    = 4408
 	closeGroupTaken = 4409
 )

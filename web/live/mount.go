@@ -33,7 +33,11 @@ func (h *Hub) openNamed(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.opts.Relations(o.To); err != nil {
+	relation, err := h.opts.Relations(o.To)
+	if err != nil {
+		return err
+	}
+	if err := h.opts.Client(c).may(relation); err != nil {
 		return err
 	}
 	if websocket.IsWebSocketUpgrade(headersOf(c)) {
@@ -62,7 +66,8 @@ func (h *Hub) upgrade(c *fiber.Ctx, first *op) error {
 		p.Title = "Another protocol is needed"
 		return p
 	}
-	if err := h.room(); err != nil {
+	client := h.opts.Client(c)
+	if err := h.room(client); err != nil {
 		return err
 	}
 	id, _ := c.Locals("request_id").(string)
@@ -85,7 +90,7 @@ func (h *Hub) upgrade(c *fiber.Ctx, first *op) error {
 		if err != nil {
 			return // Error has answered
 		}
-		h.serve(conn, paced, first)
+		h.serve(conn, paced, client, first)
 	})(c)
 }
 

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gofiber/fiber/v2"
+
 	"tidemark/storage/row"
 	"tidemark/stream"
 	"tidemark/windows"
@@ -145,6 +147,24 @@ type OrderKey struct {
 	NullsLast bool
 }
 
+// Client is who has opened a connection, as far as a hub must know.
+type Client struct {
+	// Key is what connections are counted by; empty: not counted.
+	Key string
+	// May returns a problem when the client has no right to a relation. Nil: it has to all.
+	May func(Relation) error
+	// Revoked is closed when the client's rights end; nil: they don't.
+	Revoked <-chan struct{}
+}
+
+// may judges a relation.
+func (c Client) may(r Relation) error {
+	if c.May == nil {
+		return nil
+	}
+	return c.May(r)
+}
+
 // Options say what a hub reads and how patient it is.
 type Options struct {
 	Relations Relations
@@ -153,7 +173,9 @@ type Options struct {
 	Alerts    Alerts
 	Groups    Groups
 	Selector  Selector
-	Logger    *slog.Logger
+	// Client says who opens a connection; nil: everybody may read everything.
+	Client func(*fiber.Ctx) Client
+	Logger *slog.Logger
 	// Now is the clock of moving ranges and lag; nil means time.Now.
 	Now func() time.Time
 
@@ -172,6 +194,8 @@ type Options struct {
 	MaxSubscriptions int
 	// MaxSockets bounds the sockets and event streams at once; 0 means 10,000. More get 503.
 	MaxSockets int
+	// MaxSocketsPerKey bounds those of one key; 0 means 1,000. More get 429.
+	MaxSocketsPerKey int
 	// MaxSelected bounds the rows that one subscription with a limit or a moving range keeps; 0
 	// means 200,000.
 	MaxSelected int
@@ -187,6 +211,9 @@ func (o Options) WithDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Client == nil {
+		o.Client = func(*fiber.Ctx) Client { return Client{} }
+	}
 	fill(&o.StallAfter, 30*time.Second)
 	fill(&o.PingEvery, 15*time.Second)
 	fill(&o.ProgressEvery, 5*time.Second)
@@ -194,6 +221,7 @@ func (o Options) WithDefaults() Options {
 	fill(&o.MaxInFlight, 256)
 	fill(&o.MaxSubscriptions, 256)
 	fill(&o.MaxSockets, 10_000)
+	fill(&o.MaxSocketsPerKey, 1000)
 	fill(&o.MaxSelected, 200_000)
 	fill(&o.MaxMessage, 64<<10)
 	return o

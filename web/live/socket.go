@@ -13,9 +13,10 @@ import (
 
 // socket is one websocket.
 type socket struct {
-	hub  *Hub
-	conn *websocket.Conn
-	net  *pacedConn
+	hub    *Hub
+	conn   *websocket.Conn
+	net    *pacedConn
+	client Client
 	// out hands frames to the writer, one at a time.
 	out chan frame
 	// ending is closed once the socket is to end; farewell is set before.
@@ -57,13 +58,13 @@ var errEnding = errors.New("the socket ends")
 const closePatience = 2 * time.Second
 
 // serve runs a socket until it ends; first, when not nil, is what the address asked for.
-func (h *Hub) serve(conn *websocket.Conn, paced *pacedConn, first *op) {
-	s := &socket{hub: h, conn: conn, net: paced, out: make(chan frame), ending: make(chan struct{})}
+func (h *Hub) serve(conn *websocket.Conn, paced *pacedConn, client Client, first *op) {
+	s := &socket{hub: h, conn: conn, net: paced, client: client, out: make(chan frame), ending: make(chan struct{})}
 	s.mu.subs = map[string]*subscription{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	defer s.cancel()
 	paced.stalled = s.stalled
-	if err := h.admit(s); err != nil {
+	if err := h.admit(s, client); err != nil {
 		s.end(farewell{code: websocket.CloseTryAgainLater, reason: clip(err.Error(), 120)})
 	} else {
 		defer h.leave(s)
@@ -180,6 +181,8 @@ func (s *socket) write() {
 	for !s.isEnding() {
 		select {
 		case <-s.ending:
+		case <-s.client.Revoked:
+			s.end(farewell{code: closeNoKey, reason: "the key was revoked or changed"})
 		case f := <-s.out:
 			s.mu.Lock()
 			s.mu.current = f.sub
@@ -275,7 +278,7 @@ func (s *socket) do(o op) {
 
 // subscribe starts a subscription's goroutine.
 func (s *socket) subscribe(o op) {
-	sub := newSubscription(s.hub, o, s)
+	sub := newSubscription(s.hub, o, s, s.client)
 	var ctx context.Context
 	ctx, sub.cancel = context.WithCancel(s.ctx)
 	s.mu.Lock()

@@ -33,9 +33,10 @@ func (h *Hub) eventStream(c *fiber.Ctx, o op) error {
 	if last := c.Get("Last-Event-ID"); last != "" {
 		o.From = row.AppendJSONString(nil, last)
 	}
+	client := h.opts.Client(c)
 	s := &eventStream{hub: h, conn: c.Context().Conn()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if err := h.admit(s); err != nil {
+	if err := h.admit(s, client); err != nil {
 		s.cancel()
 		return err
 	}
@@ -48,12 +49,29 @@ func (h *Hub) eventStream(c *fiber.Ctx, o op) error {
 		defer s.cancel()
 		defer h.guard("event stream", func() {})
 		s.w = w
-		newSubscription(h, o, s).run(s.ctx)
+		defer s.endWith(client.Revoked)()
+		newSubscription(h, o, s, client).run(s.ctx)
 		if last := s.away.Load(); last != nil {
 			_ = s.send(frame{data: *last})
 		}
 	})
 	return nil
+}
+
+// endWith ends the stream when revoked is closed. The function that it returns ends the watch.
+func (s *eventStream) endWith(revoked <-chan struct{}) (stop func()) {
+	if revoked == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-revoked:
+			s.cancel()
+		case <-done:
+		}
+	}()
+	return func() { close(done) }
 }
 
 func (s *eventStream) emit(ctx context.Context, f frame) error {

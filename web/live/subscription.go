@@ -25,12 +25,13 @@ type outlet interface {
 
 // subscription is one relation that one client follows.
 type subscription struct {
-	hub   *Hub
-	op    op
-	out   outlet
-	rel   Relation
-	seq   int64
-	quiet time.Time // when progress was told last
+	hub    *Hub
+	op     op
+	out    outlet
+	client Client
+	rel    Relation
+	seq    int64
+	quiet  time.Time // when progress was told last
 	// answered: subscribed was sent. reached: the reader has caught up once.
 	answered, reached bool
 	cancel            context.CancelFunc
@@ -49,8 +50,8 @@ type subscription struct {
 	group *group
 }
 
-func newSubscription(h *Hub, o op, out outlet) *subscription {
-	return &subscription{hub: h, op: o, out: out, done: make(chan struct{}), bell: make(chan struct{}, 1)}
+func newSubscription(h *Hub, o op, out outlet, client Client) *subscription {
+	return &subscription{hub: h, op: o, out: out, client: client, done: make(chan struct{}), bell: make(chan struct{}, 1)}
 }
 
 // ring leaves an ack for the subscription's goroutine.
@@ -103,6 +104,9 @@ func (s *subscription) follow(ctx context.Context) error {
 		return err
 	}
 	if s.rel, err = s.hub.opts.Relations(s.op.To); err != nil {
+		return err
+	}
+	if err := s.client.may(s.rel); err != nil {
 		return err
 	}
 	if s.rel.Kind == View {

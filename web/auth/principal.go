@@ -1,0 +1,102 @@
+package auth
+
+import (
+	"context"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"tidemark/storage/problem"
+)
+
+// Principal is who asks.
+type Principal struct {
+	// KeyID is the id of the key; empty while authentication is off.
+	KeyID string
+	// Name is the key's name, for messages.
+	Name string
+
+	rights rights
+	// all: authentication is off, everything is allowed.
+	all bool
+	// revoked is closed when what the principal may do has ended.
+	revoked <-chan struct{}
+}
+
+// everybody is who asks where nobody is told apart.
+var everybody = &Principal{all: true}
+
+// nobody may do nothing.
+var nobody = &Principal{}
+
+// Has reports whether the principal has a scope.
+func (p *Principal) Has(s Scope) bool { return p.all || p.rights.has(s) }
+
+// Covers reports whether the principal's stream patterns take in a relation of this name.
+// late_<view> and <view>_changes go with their view.
+func (p *Principal) Covers(relation string) bool {
+	if p.all || p.rights.covers(relation) {
+		return true
+	}
+	if view, ok := strings.CutPrefix(relation, "late_"); ok && p.rights.covers(view) {
+		return true
+	}
+	view, ok := strings.CutSuffix(relation, "_changes")
+	return ok && p.rights.covers(view)
+}
+
+// CoversAll reports whether the principal is for every relation.
+func (p *Principal) CoversAll() bool { return p.all || len(p.rights.Streams) == 0 && p != nobody }
+
+// Revoked is closed when the principal's rights end or change; nil: they don't.
+func (p *Principal) Revoked() <-chan struct{} { return p.revoked }
+
+// May returns a problem 403 when the principal may not use a relation under a scope.
+func (p *Principal) May(s Scope, relation string) error {
+	if err := p.needs(s); err != nil {
+		return err
+	}
+	if !p.Covers(relation) {
+		return problem.New(403, "foreign_relation", "the key %q is not for %.80q", p.Name, relation).
+			WithHint("it is for %s: use another key, or have an administrator add a pattern", strings.Join(p.rights.Streams, ", "))
+	}
+	return nil
+}
+
+// needs returns a problem 403 when the principal has none of the scopes.
+func (p *Principal) needs(any ...Scope) error {
+	names := make([]string, len(any))
+	for i, s := range any {
+		if p.Has(s) {
+			return nil
+		}
+		names[i] = string(s)
+	}
+	return problem.New(403, "missing_scope", "the key %q may not do this: it needs the scope %s", p.Name, strings.Join(names, " or ")).
+		WithHint("use another key, or have an administrator add the scope with PUT /v1/keys/{name}").With("scopes", names)
+}
+
+type contextKey struct{}
+
+// From is who asks in a request with this context. Where no Identify runs, that is everybody.
+func From(ctx context.Context) *Principal {
+	if p, ok := ctx.Value(contextKey{}).(*Principal); ok {
+		return p
+	}
+	return everybody
+}
+
+// Of is who asks in a request.
+func Of(c *fiber.Ctx) *Principal { return From(c.UserContext()) }
+
+// KeyID is the id of the key of a request: the scope of its idempotency keys.
+func KeyID(c *fiber.Ctx) string { return Of(c).KeyID }
+
+// MayPost returns a problem 403 when a request's key may not post events to a stream.
+func MayPost(c *fiber.Ctx, stream string) error {
+	p := Of(c)
+	if p.Has(Beacon) {
+		return p.May(Beacon, stream)
+	}
+	return p.May(Ingest, stream)
+}
