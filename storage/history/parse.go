@@ -129,6 +129,12 @@ func (p *Parser) parse(text string) ([]byte, error) {
 	if head.Type == "not implemented" {
 		return nil, notSQL(max(position, 0), "only a SELECT can be run here", "write one SELECT statement")
 	}
+	if strings.Contains(head.Message, "Max expression depth") || strings.Contains(head.Message, "memory exhausted") {
+		return nil, &ParseError{
+			Message: "the SQL text is nested too deeply", Position: position,
+			status: 422, code: "sql_too_large", hint: "nest it less",
+		}
+	}
 	return nil, notSQL(position, head.Message, "correct the SQL near this position")
 }
 
