@@ -77,7 +77,7 @@ func (v *view) buildAndSwitch(ctx context.Context, doc *stored, stopOld func()) 
 		return err
 	}
 	defer w.close()
-	for w.last < old.Position.Sequence {
+	for old.Position.Log == w.done.Position.Log && w.last < old.Position.Sequence {
 		e, ok, err := w.reader.Next()
 		if err != nil {
 			return err
@@ -106,18 +106,22 @@ func (v *view) switchTo(w *worker) error {
 	}
 	next := w.done
 	next.Live = true
-	if before(next.Position, old.Position) {
-		next.Position = old.Position
-	}
 	from := old.Position
+	sameLog := from.Log == next.Position.Log
+	if sameLog && before(next.Position, from) {
+		next.Position = from
+	}
 	next.Position.Within = 0
-	if next.Position.Sequence == from.Sequence {
+	if sameLog && next.Position.Sequence == from.Sequence {
 		next.Position.Within = from.Within + 1 // keeps R6
 	}
 	b := s.kv.NewBatch()
 	newHead := head{
-		Version: w.doc.Version, Fields: w.doc.Fields, Stream: h.Stream, ChangesFrom: h.ChangesFrom,
-		LateFirst: h.LateFirst + old.Late,
+		Version: w.doc.Version, ViewVersion: w.doc.ViewVersion, Fields: w.doc.Fields,
+		Stream: h.Stream, ChangesFrom: h.ChangesFrom, LateFirst: h.LateFirst,
+	}
+	if newHead.ViewVersion != h.ViewVersion {
+		newHead.LateFirst += old.Late // the late events begin anew; those of a rebuild are the same
 	}
 	changes, ok, err := v.difference(h.Version, oldFields, w.doc.Version, w.fields, next.Position.Sequence)
 	if err != nil {
@@ -125,7 +129,7 @@ func (v *view) switchTo(w *worker) error {
 		return err
 	}
 	switch {
-	case !ok:
+	case !ok || !sameLog:
 		b.DeletePrefix(spaceKey(kv.Changes, v.id))
 		newHead.Stream++
 		newHead.ChangesFrom = next.Position
@@ -137,7 +141,7 @@ func (v *view) switchTo(w *worker) error {
 		att := s.attachments[v.kind]
 		if att.Open != nil {
 			w.follower, err = att.Open(Meta{
-				ID: v.id, Name: v.name, Version: int(w.doc.Version), Fields: w.fields, Extra: w.doc.Extra, Sources: names(w.doc.Sources),
+				ID: v.id, Name: v.name, Version: int(w.doc.ViewVersion), Fields: w.fields, Extra: w.doc.Extra, Sources: names(w.doc.Sources),
 			})
 		}
 		if err == nil {
@@ -159,7 +163,8 @@ func (v *view) switchTo(w *worker) error {
 	doc := *w.doc
 	doc.Serving = nil
 	v.mu.Lock()
-	v.mu.head, v.mu.progress, v.mu.edit = newHead, next, ""
+	v.mu.head, v.mu.progress = newHead, next
+	v.mu.failed, v.mu.trouble, v.mu.edit = "", "", ""
 	v.mu.seen = next.Position.Sequence
 	v.mu.Unlock()
 	return v.save(&doc)

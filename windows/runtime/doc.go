@@ -32,7 +32,7 @@
 //	    start, and takes that back with the epoch: after three such notes in a row the view has failed.
 //	R6  Positions of a change stream rise. An epoch is never split over two positions.
 //
-// # Edits
+// # Edits and rebuilds
 //
 // A definition whose rows would differ is built anew beside the old one, under the next version,
 // from the beginning of the log. When it has caught up, the old worker ends, the new one goes on
@@ -40,7 +40,8 @@
 // new rows is one more epoch of the same change stream, so positions go on. Where the columns
 // differ, or the difference is too large for one epoch, there is no such epoch: the change stream
 // begins anew with all rows as they are then, readers of it get a [Gap] and take a snapshot, and an
-// alert does not fire for rows that were there at the switch.
+// alert does not fire for rows that were there at the switch. A rebuild goes the same way, with the same definition; it keeps the
+// version that users see, and its late events and row errors are those that there were.
 //
 // # Sinks
 //

@@ -163,3 +163,89 @@ func TestDryRunChangesNothingAndSaysWhatWouldHappen(t *testing.T) {
 		t.Fatal(info, err)
 	}
 }
+
+// untilBuilt waits until nothing is being built beside a view.
+func untilBuilt(w *viewtest.World, view string) runtime.Info {
+	w.T.Helper()
+	changed, stop, err := w.Views.Watch(view)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	defer stop()
+	for {
+		info, err := w.Views.Get(view)
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		if !info.Rebuilding {
+			return info
+		}
+		select {
+		case <-changed:
+		case <-time.After(viewtest.Patience):
+			w.T.Fatalf("the rebuild does not end: %+v", info)
+		}
+	}
+}
+
+func TestRebuildMakesTheSameRowsAndTellsNothingTwice(t *testing.T) { // C6
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("checkouts", strings.Replace(checkouts, "{", `{"partitions":2,`, 1))
+	for name, body := range storyViews {
+		w.View(name, body)
+	}
+	for _, step := range story {
+		receipt := step(w)
+		for name := range storyViews {
+			w.Until(name, receipt)
+		}
+	}
+	for name := range storyViews {
+		want, changes := outcome(w, name), w.Changes(name, stream.Position{})
+		for range 2 {
+			if _, err := w.Views.Rebuild(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+			if info := untilBuilt(w, name); info.AsOf.ViewVersion != 1 || info.Reason != "" {
+				t.Fatalf("%+v", info)
+			}
+			diff(t, outcome(w, name), want)
+			diff(t, w.Changes(name, stream.Position{}), changes)
+		}
+		w.Crash()
+		diff(t, outcome(w, name), want)
+	}
+	receipt := w.Post("checkouts", 0, sale("14:00:02", "DE", 6))
+	for name := range storyViews {
+		w.Until(name, receipt)
+	}
+}
+
+func TestRebuildTriesAFailedViewAgain(t *testing.T) { // E1
+	t.Parallel()
+	broken := true
+	w := viewtest.New(t, func(w *viewtest.World) {
+		w.Setup = func(s *runtime.Service) {
+			if broken {
+				runtime.PanicAt(s, func(*stream.Batch, int) bool { return false }, func(c *stream.Control) bool { return c.Kind == stream.Advance })
+			}
+		}
+	})
+	w.Stream("checkouts", checkouts)
+	w.View("revenue", revenue)
+	w.Post("checkouts", 0, sale("12:00:01", "DE", 1))
+	receipt := w.Advance("checkouts", "13:00")
+	if _, err := w.Views.Rows(t.Context(), "revenue", runtime.RowsQuery{After: receipt, Wait: viewtest.Patience}); problemOf(err) != "409 view_failed" {
+		t.Fatal(err)
+	}
+	broken = false
+	w.Reopen()
+	if _, err := w.Views.Rebuild(t.Context(), "revenue"); err != nil {
+		t.Fatal(err)
+	}
+	untilBuilt(w, "revenue")
+	w.Until("revenue", receipt)
+	diff(t, w.Rows("revenue", runtime.RowsQuery{}), `
+		final 1 {"window_start":"2024-01-01T12:00:00Z","country":"DE","revenue":1,"n":1}`)
+}

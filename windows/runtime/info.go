@@ -132,7 +132,7 @@ func (s *Service) draft(kind catalog.Kind, name string, doc *stored, plan *query
 	return Info{
 		Name: name, Kind: string(kind), Definition: doc.Definition, Extra: doc.Extra, State: Building,
 		Columns: columnsOf(plan), Sources: names(doc.Sources), Plan: query.Explain(plan), Warnings: warnings(plan.Warnings),
-		AsOf: s.beginning(doc.Version).AsOf,
+		AsOf: s.beginning(doc.ViewVersion).AsOf,
 	}
 }
 

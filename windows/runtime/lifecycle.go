@@ -63,7 +63,7 @@ func (s *Service) bind(d Definition) (*stored, *query.Plan, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	doc := &stored{Definition: d, Version: 1, Fields: storeFields(plan.Columns)}
+	doc := &stored{Definition: d, Version: 1, ViewVersion: 1, Fields: storeFields(plan.Columns)}
 	if d.Start == StartLatest {
 		doc.StartAt = s.log.End()
 	}
@@ -172,22 +172,10 @@ func (v *view) edit(_ context.Context, doc *stored, plan *query.Plan, dryRun boo
 		v.start()
 		return Info{}, false, err
 	}
-	if err := v.save(next); err != nil {
-		v.start()
+	v.setPlan(plan)
+	if err := v.replace(old, next); err != nil {
 		return Info{}, false, err
 	}
-	if next.Version != old.Version && old.Serving != nil { // the edit that was being built is overtaken
-		b := v.svc.kv.NewBatch()
-		dropVersion(b, v.id, old.Version)
-		if err := b.Commit(true); err != nil {
-			return Info{}, false, err
-		}
-	}
-	v.mu.Lock()
-	v.mu.failed, v.mu.trouble, v.mu.edit = "", "", ""
-	v.mu.Unlock()
-	v.setPlan(plan)
-	v.start()
 	info, err := v.info()
 	return info, false, err
 }
@@ -202,13 +190,64 @@ func (v *view) revise(old, doc *stored) *stored {
 		next.Definition, next.Extra = doc.Definition, doc.Extra
 	default:
 		next = *doc
-		next.Version, next.Paused, next.Serving = old.Version+1, old.Paused, old.Serving
-		if next.Serving == nil {
-			served := *old
-			next.Serving = &served
-		}
+		next.ViewVersion = old.ViewVersion + 1
+		next.besides(old)
 	}
 	return &next
+}
+
+// besides makes a document one that is built while what old serves goes on.
+func (d *stored) besides(old *stored) {
+	d.Version, d.Paused, d.Serving = old.Version+1, old.Paused, old.Serving
+	if d.Serving == nil {
+		served := *old
+		d.Serving = &served
+	}
+}
+
+// Rebuild replays a view from its start beside the live one, and then switches: the same rows, as
+// far as the program is the same. What differs is one more epoch of its change stream. It is also
+// how a view that has failed is tried again from its start.
+func (s *Service) Rebuild(_ context.Context, name string) (Info, error) {
+	v, err := s.find(name)
+	if err != nil {
+		return Info{}, err
+	}
+	v.ops.Lock()
+	defer v.ops.Unlock()
+	if v.deleted() {
+		return Info{}, unknownView(name)
+	}
+	v.stop(errEdited)
+	old := v.document()
+	next := *old
+	next.besides(old)
+	if err := v.replace(old, &next); err != nil {
+		return Info{}, err
+	}
+	return v.info()
+}
+
+// replace gives a view that stands still another document and lets it go on.
+func (v *view) replace(old, next *stored) error {
+	defer v.start()
+	if err := v.save(next); err != nil {
+		return err
+	}
+	if next.Version != old.Version && old.Serving != nil { // what was being built is overtaken
+		b := v.svc.kv.NewBatch()
+		dropVersion(b, v.id, old.Version)
+		if err := b.Commit(true); err != nil {
+			return err
+		}
+	}
+	if err := v.forgetCrashes(); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	v.mu.failed, v.mu.trouble, v.mu.edit = "", "", ""
+	v.mu.Unlock()
+	return nil
 }
 
 var (

@@ -180,7 +180,7 @@ func (s *Service) Errors(name, cursor string, limit int) (*ErrorPage, error) {
 		}
 		var e rowError
 		err = json.Unmarshal(it.Value(), &e)
-		page.Items = append(page.Items, RowErrorInfo{e.Stream, e.Partition, e.Offset, int(h.Version), e.Code, e.Message})
+		page.Items = append(page.Items, RowErrorInfo{e.Stream, e.Partition, e.Offset, int(h.ViewVersion), e.Code, e.Message})
 	}
 	return page, errors.Join(err, it.Close())
 }

@@ -156,7 +156,9 @@ func (s *Service) Run(ctx context.Context) error {
 	views := s.listLocked()
 	s.mu.Unlock()
 	for _, v := range views {
+		v.ops.Lock() // a PUT or pause that is on its way starts the view itself
 		v.start()
+		v.ops.Unlock()
 	}
 	for _, p := range s.pumps {
 		s.workers.Go(func() { p.run(ctx) })

@@ -72,7 +72,7 @@ func (v *view) standing(snap *kv.Snapshot) (head, progress, error) {
 	}
 	p, err := getJSON[progress](snap, progressKey(v.id, h.Version))
 	if errors.Is(err, kv.ErrNotFound) {
-		return h, v.svc.beginning(h.Version), nil
+		return h, v.svc.beginning(h.ViewVersion), nil
 	}
 	return h, p, err
 }

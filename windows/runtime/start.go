@@ -24,7 +24,7 @@ func (d *stored) startInstant() (windows.Micros, bool) {
 // view that starts at the log's end has the watermarks that its streams have at that place (R2).
 // They are worked out from the log, so that every rebuild begins with the same ones.
 func (s *Service) begin(doc *stored) (progress, []windows.StreamState, error) {
-	p := s.beginning(doc.Version)
+	p := s.beginning(doc.ViewVersion)
 	if doc.StartAt == 0 {
 		return p, nil, nil
 	}

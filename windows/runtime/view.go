@@ -24,10 +24,12 @@ type stored struct {
 	Definition Definition `json:"definition"`
 	// Extra is what an attachment keeps with the definition.
 	Extra json.RawMessage `json:"extra,omitempty"`
-	// Version counts the definitions that gave other rows, from 1.
-	Version uint32        `json:"version"`
-	Sources []boundSource `json:"sources"`
-	Fields  []storedField `json:"columns"`
+	// Version counts what was built of the view, from 1: it is part of the keys. ViewVersion counts
+	// the definitions that gave other rows: users see it, and a rebuild leaves it.
+	Version     uint32        `json:"version"`
+	ViewVersion uint32        `json:"view_version"`
+	Sources     []boundSource `json:"sources"`
+	Fields      []storedField `json:"columns"`
 	// StartAt is the log's end when a view with start latest was made: it begins to read there.
 	StartAt stream.Sequence `json:"start_at,omitempty"`
 	Paused  bool            `json:"paused,omitempty"`
@@ -83,8 +85,9 @@ func (d *stored) ids() []stream.ID {
 
 // head says which version of a view is served.
 type head struct {
-	Version uint32        `json:"version"`
-	Fields  []storedField `json:"columns"`
+	Version     uint32        `json:"version"`
+	ViewVersion uint32        `json:"view_version"`
+	Fields      []storedField `json:"columns"`
 	// Stream counts how often the change stream began anew; ChangesFrom is where it begins now.
 	Stream      uint32          `json:"stream"`
 	ChangesFrom stream.Position `json:"changes_from"`
@@ -183,7 +186,7 @@ func (s *Service) load(e catalog.Entry) (*view, error) {
 		if doc.Serving != nil {
 			served = doc.Serving
 		}
-		h, err = head{Version: served.Version, Fields: served.Fields, ChangesFrom: stream.Position{Log: s.log.ID()}}, nil
+		h, err = head{Version: served.Version, ViewVersion: served.ViewVersion, Fields: served.Fields, ChangesFrom: stream.Position{Log: s.log.ID()}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -193,7 +196,7 @@ func (s *Service) load(e catalog.Entry) (*view, error) {
 	}
 	p, err := getJSON[progress](s.kv, progressKey(v.id, h.Version))
 	if errors.Is(err, kv.ErrNotFound) {
-		p, err = s.beginning(h.Version), nil
+		p, err = s.beginning(h.ViewVersion), nil
 	}
 	if err != nil {
 		return nil, err
@@ -203,10 +206,10 @@ func (s *Service) load(e catalog.Entry) (*view, error) {
 }
 
 // beginning is the progress of a version that has read nothing.
-func (s *Service) beginning(version uint32) progress {
+func (s *Service) beginning(viewVersion uint32) progress {
 	return progress{
 		Position: stream.Position{Log: s.log.ID()},
-		AsOf:     AsOf{Watermark: windows.NoWatermark, Offsets: map[string][]stream.Offset{}, ViewVersion: int(version)},
+		AsOf:     AsOf{Watermark: windows.NoWatermark, Offsets: map[string][]stream.Offset{}, ViewVersion: int(viewVersion)},
 	}
 }
 
@@ -342,7 +345,7 @@ func (d *stored) engineConfig(evidence bool, windowsFrom *windows.Micros) engine
 }
 
 // start begins the view's work, when Run runs and the view is neither paused nor failed. The
-// caller holds ops, or is Run.
+// caller holds ops.
 func (v *view) start() {
 	s := v.svc
 	s.mu.Lock()
@@ -352,7 +355,7 @@ func (v *view) start() {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.mu.doc.Paused || v.mu.failed != "" || v.mu.ended != nil {
+	if v.mu.gone || v.mu.doc.Paused || v.mu.failed != "" || v.mu.ended != nil {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(s.mu.run)

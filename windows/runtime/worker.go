@@ -108,7 +108,7 @@ func (v *view) newWorker(doc *stored, serving bool) (*worker, error) {
 	}
 	if serving && att.Open != nil {
 		w.follower, err = att.Open(Meta{
-			ID: v.id, Name: v.name, Version: int(doc.Version), Fields: w.fields, Extra: doc.Extra, Sources: names(doc.Sources),
+			ID: v.id, Name: v.name, Version: int(doc.ViewVersion), Fields: w.fields, Extra: doc.Extra, Sources: names(doc.Sources),
 		})
 		if err != nil {
 			return nil, err
