@@ -41,7 +41,7 @@ func canonical(e sqlExpr, in *relation) string {
 	return text(e, func(c *columnRef) string {
 		col, path, ok := in.resolve(c)
 		if !ok {
-			return strings.ToLower(plainRef(c))
+			return strings.ToLower(c.String())
 		}
 		return "#" + strconv.Itoa(col) + "." + strings.ToLower(strings.Join(path, "."))
 	})
@@ -176,7 +176,7 @@ func (b *binder) groupExprs(q *selectQuery, from *relation, items []item) []sqlE
 				s := &scope{rel: from, aliases: items}
 				if _, picked := s.alias(e); picked != nil {
 					if hasAggregate(picked) {
-						refuse(problem.New(422, "bad_sql", "GROUP BY %s is an aggregate", plainRef(e)).At(e.at))
+						refuse(problem.New(422, "bad_sql", "GROUP BY %s is an aggregate", e.String()).At(e.at))
 					}
 					out = append(out, picked)
 					continue

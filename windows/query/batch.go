@@ -325,11 +325,36 @@ func (r *rewriter) window(t, f object, ctes []namedQuery) object {
 	if !ok {
 		refuse(problem.New(422, "bad_sql", "the window function %s could not be written as SQL", name).At(at))
 	}
+	if countNodes(out, maxSteps) >= maxSteps { // slide reads its input twice, and so each inside it
+		refuse(problem.New(422, "sql_too_complex", "%s lies too deep in other window functions", name).At(at).
+			WithHint("make a view of the inner ones"))
+	}
 	out["alias"], out["column_name_alias"] = t["alias"], t["column_name_alias"]
 	if a, _ := t["alias"].(string); a == "" {
 		out["alias"] = alias
 	}
 	return out
+}
+
+// countNodes counts the objects of a part of the tree, up to limit.
+func countNodes(v any, limit int) int {
+	n := 0
+	switch v := v.(type) {
+	case object:
+		n++
+		for _, m := range v {
+			if n < limit {
+				n += countNodes(m, limit-n)
+			}
+		}
+	case []any:
+		for _, m := range v {
+			if n < limit {
+				n += countNodes(m, limit-n)
+			}
+		}
+	}
+	return n
 }
 
 // timeIsText reports whether a window's time is a stream's time field that is no TIMESTAMP.
@@ -476,8 +501,5 @@ func copied(v any) any { return fill(v, nil, nil) }
 func (r *rewriter) hopCount(slide, size any, at int) int64 {
 	b := &binder{}
 	c := &call{exprHead: exprHead{at: at}, name: "hop"}
-	s, n := b.span(c, decodeExpr(slide)), b.span(c, decodeExpr(size))
-	least, _ := windows.Interval{Days: s.Days + 28*s.Months, Micros: s.Micros}.Span()
-	most, _ := windows.Interval{Days: n.Days + 31*n.Months, Micros: n.Micros}.Span()
-	return most/least + 1
+	return hopWindows(c, b.span(c, decodeExpr(slide)), b.span(c, decodeExpr(size)))
 }

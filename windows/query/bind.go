@@ -22,8 +22,8 @@ type binder struct {
 	timed bool
 	// ctes are the common table expressions in sight, inner ones last.
 	ctes []visibleCTE
-	// inCTE bounds how often CTEs may open CTEs.
-	inCTE int
+	// inCTE bounds how often CTEs may open CTEs; tables and steps bound the whole.
+	inCTE, tables, steps int
 }
 
 type visibleCTE struct {
@@ -62,8 +62,9 @@ type columnAt struct {
 // queryOf binds a query. needKey asks for the row key to be among the columns.
 func (b *binder) queryOf(q sqlQuery, needKey bool) *relation {
 	h := q.common()
-	seen := len(b.ctes)
-	defer func() { b.ctes = b.ctes[:seen] }()
+	outer := b.ctes
+	defer func() { b.ctes = outer }()
+	b.ctes = slices.Clip(b.ctes)
 	for _, c := range h.ctes {
 		b.ctes = append(b.ctes, visibleCTE{c, len(b.ctes)})
 	}

@@ -19,6 +19,9 @@ func keptViews(t *testing.T) map[string]object {
 	t.Helper()
 	views := map[string]object{}
 	for sql, ast := range parserKept.all() {
+		if len(ast) > 20_000 {
+			continue // a text of TestNamesDoNotGrowWithoutBound
+		}
 		if _, err := Compile(func(string) ([]byte, error) { return ast, nil }, shop(), sql, Options{}); err == nil {
 			views[sql] = decodeTree(ast)
 		}
@@ -235,5 +238,37 @@ func TestPlanPinsTheColumnsItReads(t *testing.T) {
 	}
 	if got := fmt.Sprint(p.Dimensions); got != "[true true false]" {
 		t.Errorf("dimensions %s", got)
+	}
+}
+
+// A short text must not grow without bound where names stand for what they name.
+func TestNamesDoNotGrowWithoutBound(t *testing.T) {
+	t.Parallel()
+	ctes := "WITH c0 AS (SELECT id FROM checkouts)"
+	aliases := "SELECT id AS a0"
+	slides := "checkouts"
+	for i := range 30 {
+		ctes += fmt.Sprintf(", c%d AS (SELECT * FROM c%d UNION ALL SELECT * FROM c%d)", i+1, i, i)
+		aliases += fmt.Sprintf(", a%d + a%d AS a%d", i, i, i+1)
+		slides = fmt.Sprintf("(SELECT * FROM slide(%s, ts, INTERVAL '1 minute'))", slides)
+	}
+	compile := func(sql string) error {
+		_, err := Compile(parserKept.parse, shop(), sql, Options{})
+		return err
+	}
+	batch := func(sql string) error {
+		_, err := Batch(parserKept.parse, parserKept.write, shop(), sql)
+		return err
+	}
+	for name, do := range map[string]func() error{
+		"CTEs":    func() error { return compile(ctes + " SELECT * FROM c30") },
+		"aliases": func() error { return compile(aliases + " FROM checkouts") },
+		"slides":  func() error { return batch("SELECT * FROM " + slides) },
+	} {
+		err := do()
+		var p *problem.Problem
+		if !errors.As(err, &p) || p.Code != "sql_too_complex" {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

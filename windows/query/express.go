@@ -11,6 +11,10 @@ import (
 
 // value binds an expression.
 func (b *binder) value(e sqlExpr, s *scope) *expr.Expr {
+	if b.steps++; b.steps > maxSteps {
+		refuse(problem.New(422, "sql_too_complex", "the SQL has more than %d expressions, aliases written out each time", maxSteps).At(max(0, e.head().at)).
+			WithHint("put the inner expressions into a subquery"))
+	}
 	if s.groups != nil {
 		if k, ok := s.groups.match(e); ok {
 			return expr.Column(k, s.rel.field(k))
@@ -109,7 +113,7 @@ func (b *binder) column(c *columnRef, s *scope) *expr.Expr {
 				return b.members(expr.Column(k, s.rel.field(k)), path, c)
 			}
 		}
-		refuse(notGrouped(plainRef(c), c.at))
+		refuse(notGrouped(c.String(), c.at))
 	}
 	b.use(s.rel, col)
 	return b.members(expr.Column(col, s.rel.field(col)), path, c)
@@ -133,7 +137,7 @@ func (b *binder) members(e *expr.Expr, path []string, c *columnRef) *expr.Expr {
 	for i, name := range path {
 		if e.Type.Kind != row.Struct {
 			refuse(problem.New(422, "unknown_column", "there is no column %s: %s is %s and has no members",
-				plainRef(c), strings.Join(c.names[:len(c.names)-len(path)+i], "."), e.Type).At(c.at).
+				c.String(), strings.Join(c.names[:len(c.names)-len(path)+i], "."), e.Type).At(c.at).
 				WithHint("a member of a JSON column is read with ->> '$.%s'", strings.Join(path[i:], ".")))
 		}
 		if row.FieldIndex(e.Type.Fields, name) < 0 {

@@ -93,7 +93,7 @@ func (r *relation) resolve(c *columnRef) (col int, path []string, ok bool) {
 			for _, i := range found {
 				tables = append(tables, r.cols[i].table+"."+c.names[len(c.names)-1])
 			}
-			refuse(problem.New(422, "ambiguous_column", "%s is a column of several relations", plainRef(c)).At(c.at).
+			refuse(problem.New(422, "ambiguous_column", "%s is a column of several relations", c.String()).At(c.at).
 				WithHint("write %s", strings.Join(tables, " or ")))
 		}
 		return found[0]
@@ -111,7 +111,7 @@ func (r *relation) resolve(c *columnRef) (col int, path []string, ok bool) {
 
 // unknownColumn is the problem of a reference that means nothing.
 func (r *relation) unknownColumn(c *columnRef) *problem.Problem {
-	name := plainRef(c)
+	name := c.String()
 	if len(c.names) == 1 {
 		if p := wordHint(c.names[0], c.at); p != nil {
 			return p

@@ -16,6 +16,10 @@ const maxTableDepth = 64
 // table binds what stands in FROM.
 func (b *binder) table(t sqlTable, needKey bool) *relation {
 	h := t.place()
+	if b.tables++; b.tables > maxTables {
+		refuse(problem.New(422, "sql_too_complex", "the SQL reads more than %d tables, CTEs counted each time", maxTables).At(max(0, h.at)).
+			WithHint("make views of its parts"))
+	}
 	switch t := t.(type) {
 	case *baseTable:
 		r := b.named(t.name, t.at, needKey, nil)
@@ -201,6 +205,9 @@ func (b *binder) window(t *tableFunction, needKey bool) *relation {
 	for i := range spans {
 		spans[i] = b.span(c, c.args[2+i])
 	}
+	if w.kind == windows.Hop {
+		hopWindows(c, spans[0], spans[1])
+	}
 	if (w.kind == windows.Session || w.kind == windows.Slide) && spans[0].Months != 0 {
 		refuse(problem.New(422, "bad_interval", "months in %s aren't supported: they have no fixed length", c.name).At(c.at).
 			WithHint("write the size in days or smaller units"))
@@ -235,12 +242,27 @@ func (b *binder) window(t *tableFunction, needKey bool) *relation {
 		}
 		if len(path) > 0 {
 			refuse(unsupported(ref.at, "a key of %s must be a column", c.name).
-				WithHint("compute it in a subquery: %s((SELECT *, %s AS k FROM %s), …, k)", c.name, plainRef(ref), name))
+				WithHint("compute it in a subquery: %s((SELECT *, %s AS k FROM %s), …, k)", c.name, ref.String(), name))
 		}
 		b.use(in, col)
 		n.Keys = append(n.Keys, col)
 	}
 	return b.assigned(t, in, n, name)
+}
+
+// maxHopWindows bounds in how many windows of a hop one event may lie.
+const maxHopWindows = 10_000
+
+// hopWindows is in how many windows of a hop an event can lie, at most.
+func hopWindows(c *call, slide, size windows.Interval) int64 {
+	least, _ := windows.Interval{Days: slide.Days + 28*slide.Months, Micros: slide.Micros}.Span()
+	most, _ := windows.Interval{Days: size.Days + 31*size.Months, Micros: size.Micros}.Span()
+	n := most/least + 1
+	if n > maxHopWindows {
+		refuse(problem.New(422, "bad_interval", "every event would lie in %d windows of this hop; the limit is %d", n, maxHopWindows).At(c.at).
+			WithHint("make the slide longer or the size shorter"))
+	}
+	return n
 }
 
 // assigned is the relation that a window function gives.
@@ -345,7 +367,7 @@ func (b *binder) timeArgument(c *call, in *relation, name string) (int, role) {
 	if !in.scan {
 		hint = fmt.Sprintf("windows follow the stream's own time; select %s unchanged in the subquery and name it here", orText(timeField, "its time_field or _time"))
 	}
-	p := problem.New(422, "bad_time_argument", "%s can't be the time of %s", plainRef(ref), c.name).At(at)
+	p := problem.New(422, "bad_time_argument", "%s can't be the time of %s", ref.String(), c.name).At(at)
 	p.Hint = hint
 	refuse(p)
 	return 0, plain

@@ -23,6 +23,9 @@ func plainRef(c *columnRef) string {
 	return strings.Join(parts, ".")
 }
 
+// String is the reference as the text has it, for messages.
+func (c *columnRef) String() string { return strings.Join(c.names, ".") }
+
 // quote writes an identifier; unlike row.QuoteName it leaves capitals bare, as DuckDB does.
 func quote(name string) string {
 	if q := row.QuoteName(strings.ToLower(name)); !strings.HasPrefix(q, `"`) && !keywords[q] {

@@ -16,6 +16,10 @@ const (
 	maxTextBytes = 32 << 10
 	maxNodes     = 2000
 	maxDepth     = 200
+	// maxTables and maxSteps bound what a short text can grow to: a CTE is bound, and an alias
+	// written out, wherever it is named.
+	maxTables = 256
+	maxSteps  = 50_000
 )
 
 // object is a JSON object of DuckDB's tree.
