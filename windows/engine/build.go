@@ -76,6 +76,12 @@ func (b *builder) node(n query.Node, last bool) (*targets, error) {
 		err = b.connect(n.In, o, false)
 		b.e.ops = append(b.e.ops, o)
 		outs = &o.outs
+	case *query.Over:
+		o := newOver(b.e, b.ids, n)
+		b.ids++
+		err = b.connect(n.In, o, false)
+		b.e.ops = append(b.e.ops, o)
+		outs = &o.outs
 	case *query.Union:
 		o := &union{e: b.e, whole: events(n)}
 		for _, in := range n.Ins {
@@ -109,7 +115,7 @@ func grows(n query.Node) bool {
 		return true
 	case *query.Assign:
 		return n.Kind != windows.Session && grows(n.In)
-	case *query.Aggregate, *query.TopN:
+	case *query.Aggregate, *query.TopN, *query.Over:
 		return false
 	}
 	for _, in := range n.Inputs() {

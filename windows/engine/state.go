@@ -128,6 +128,10 @@ func (e *Engine) part(key []byte) loader {
 			if key[0] == spacePartition && key[1] == o.id {
 				return o
 			}
+		case *over:
+			if key[0] == spacePartition && key[1] == o.id {
+				return o
+			}
 		case *sliding:
 			if key[0] == spaceSlide && key[1] == o.id {
 				return o

@@ -1,45 +1,27 @@
 package engine
 
 import (
-	"encoding/binary"
 	"slices"
-	"strings"
 
-	"tidemark/storage/row"
-	"tidemark/stream"
-	"tidemark/windows"
-	"tidemark/windows/agg"
 	"tidemark/windows/query"
 )
 
 // topN gives the first rows of each partition. Where rows never leave its input, it keeps those
 // alone; else it keeps them all, because one of them may come up.
 type topN struct {
-	e     *Engine
-	id    byte
-	n     *query.TopN
-	grows bool
-	outs  targets
-
-	table map[string]int32
-	parts []ranked
-	marks marks
-	rows  sorted
-	gone  []string
-
-	keyBuf, sortBuf []byte
-}
-
-// ranked is one partition.
-type ranked struct {
-	key   string
-	rows  []int32 // in order
-	given []int32 // the rows given out, in order
-	ends  map[windows.Micros]int64
+	partitions
+	n    *query.TopN
+	outs targets
 }
 
 func newTopN(e *Engine, id byte, n *query.TopN, grows bool) *topN {
-	return &topN{e: e, id: id, n: n, grows: grows, table: map[string]int32{}, marks: marks{e: e}, rows: sorted{store: newStore(n.In.Fields())}}
+	o := &topN{partitions: newPartitions(e, id, n.In.Fields()), n: n}
+	o.cols, o.order, o.peers, o.byLog, o.then, o.windowed = n.Partition, n.Order, len(n.Order), n.ByLog, n.Then, n.Windowed
+	if grows {
+		o.keep = n.Limit
+	}
+	o.give = o.giveTop
+	return o
 }
 
 func (o *topN) take(c *chunk) {
@@ -50,106 +32,29 @@ func (o *topN) take(c *chunk) {
 	o.feed(c, c.sel)
 }
 
-func (o *topN) feed(c *chunk, sel []int32) {
-	fed := chunk{Batch: c.Batch, sel: sel, f: c.f}
-	fed.each(func(i int) {
-		o.keyBuf = row.AppendRowKey(o.keyBuf[:0], &c.Batch, o.n.Partition, i)
-		slot, ok := o.table[string(o.keyBuf)]
-		if !ok {
-			slot = o.newPart(string(o.keyBuf))
-		}
-		p := &o.parts[slot]
-		if o.n.Windowed {
-			p.ends = countEnd(&o.marks, slot, p.ends, c.f.final(i), c.Weight(i), o.e.loose)
-		}
-		meta := o.e.meta(c.f, i)
-		o.sortBuf = appendSort(o.sortBuf[:0], c.Cols, o.n.Order, i)
-		if o.n.ByLog {
-			o.sortBuf = appendRank(o.sortBuf, meta.rank)
-		}
-		if c.Weight(i) < 0 {
-			p.rows = o.rows.remove(p.rows, o.sortBuf, c.Cols, i)
-		} else {
-			p.rows = o.rows.insert(p.rows, o.sortBuf, c.Cols, i, meta)
-			if n := len(p.rows); o.grows && int64(n) > o.n.Limit {
-				o.rows.leave(p.rows[n-1])
-				p.rows = p.rows[:n-1]
-			}
-		}
-		o.marks.touch(slot)
-	})
-}
-
-// countEnd keeps a partition's finalAt: the latest of its rows. Only in a loose plan can that go
-// back, and only there the rows are counted.
-func countEnd(m *marks, slot int32, ends map[windows.Micros]int64, at windows.Micros, weight int64, loose bool) map[windows.Micros]int64 {
-	if !loose {
-		m.rise(slot, at)
-		return nil
-	}
-	if ends == nil {
-		ends = map[windows.Micros]int64{}
-	}
-	if ends[at] += weight; ends[at] == 0 {
-		delete(ends, at)
-	}
-	latest := windows.AtOnce
-	for at := range ends {
-		latest = max(latest, at)
-	}
-	if len(ends) > 0 { // what is empty stays where it was
-		m.move(slot, latest)
-	}
-	return ends
-}
-
-func (o *topN) newPart(key string) int32 {
-	finalAt := windows.Never
-	if o.n.Windowed {
-		finalAt = windows.AtOnce
-	}
-	slot, grown := o.marks.take(finalAt)
-	if grown {
-		o.parts = append(o.parts, ranked{})
-	}
-	o.parts[slot] = ranked{key: key}
-	o.table[key] = slot
-	return slot
-}
-
-func (o *topN) settle(_, wm windows.Micros) {
-	o.give(o.marks.due(wm))
-	if o.e.loose {
-		o.flush()
-	}
-}
-
-func (o *topN) correct(windows.Micros) {
-	if len(o.marks.late) > 0 {
-		o.give(o.marks.corrected())
-	}
-}
-
-func (o *topN) flush()        { o.give(o.marks.all()) }
-func (o *topN) pending() bool { return o.marks.pending() }
-func (o *topN) open() bool    { return o.marks.open() }
-
-// give gives out what changed in partitions, and lets go of those that are empty.
-func (o *topN) give(slots []int32) {
+// giveTop gives out which rows came among the first and which no longer are, and what numbers
+// changed.
+func (o *topN) giveTop(slots []int32) {
 	if len(slots) == 0 {
 		return
 	}
 	d := newDifferences(o.n.Fields(), 0)
+	emit := func(r int32, weight int64, slot int32) {
+		o.rows.emit(d, r, weight, o.marks.at[slot].finalAt)
+		if o.n.Numbered {
+			d.Cols[len(o.rows.store.cols)].AppendInt64(o.rows.at[r].number)
+		}
+	}
 	for _, slot := range slots {
 		p := &o.parts[slot]
-		at := o.marks.at[slot].finalAt
+		slices.SortFunc(p.given, func(a, b int32) int { return int(o.rows.at[a].number - o.rows.at[b].number) })
 		top := p.rows[:min(int64(len(p.rows)), o.n.Limit)]
 		for i, r := range top {
 			o.rows.at[r].next = int64(i + 1)
 		}
 		for _, r := range p.given {
 			if x := &o.rows.at[r]; x.next == 0 || o.n.Numbered && x.next != x.number {
-				o.rows.emit(d, r, -1, at, o.n.Numbered)
+				emit(r, -1, slot)
 				x.number = 0
 			}
 		}
@@ -162,7 +67,7 @@ func (o *topN) give(slots []int32) {
 			x := &o.rows.at[r]
 			if x.number == 0 {
 				x.number = x.next
-				o.rows.emit(d, r, 1, at, o.n.Numbered)
+				emit(r, 1, slot)
 			}
 			x.number, x.next = x.next, 0
 		}
@@ -170,249 +75,5 @@ func (o *topN) give(slots []int32) {
 		o.marks.toSave(slot)
 	}
 	d.send(o.outs)
-	for _, slot := range slots {
-		if len(o.parts[slot].rows) == 0 {
-			o.drop(slot)
-		}
-	}
-}
-
-func (o *topN) forget(wm windows.Micros) { o.marks.closed(wm, o.drop) }
-
-func (o *topN) drop(slot int32) {
-	p := &o.parts[slot]
-	for _, r := range p.given {
-		if !o.rows.at[r].in {
-			o.rows.free(r)
-		}
-	}
-	for _, r := range p.rows {
-		o.rows.free(r)
-	}
-	delete(o.table, p.key)
-	o.gone = append(o.gone, p.key)
-	*p = ranked{}
-	o.marks.drop(slot)
-}
-
-// A partition: format, flags (1 changed since it was last given out, 2 rows counted by finalAt),
-// finalAt, with 2 the counts, the number of rows, and each row as sorted writes it: those in the
-// partition in order, then those that were given out and have left it.
-func (o *topN) save(w *writes) {
-	for _, key := range o.gone {
-		w.drop(append([]byte{spacePartition, o.id}, key...))
-	}
-	o.gone = o.gone[:0]
-	o.marks.save(func(slot int32) {
-		p, k := &o.parts[slot], &o.marks.at[slot]
-		dst := []byte{stateFormat, bit(k.dirty) | bit(p.ends != nil)<<1}
-		dst = binary.BigEndian.AppendUint64(dst, uint64(k.finalAt))
-		if p.ends != nil {
-			dst = appendEnds(dst, p.ends)
-		}
-		rows := slices.Clone(p.rows)
-		for _, r := range p.given {
-			if !o.rows.at[r].in {
-				rows = append(rows, r)
-			}
-		}
-		dst = binary.AppendVarint(dst, int64(len(rows)))
-		for _, r := range rows {
-			dst = o.rows.append(dst, r)
-		}
-		w.set(append([]byte{spacePartition, o.id}, p.key...), dst)
-	})
-}
-
-func (o *topN) load(key, value []byte) error {
-	slot := o.newPart(string(key))
-	p := &o.parts[slot]
-	r := reader{src: value}
-	r.format()
-	flags := r.byte()
-	o.marks.restore(slot, r.watermark(), flags&1 != 0)
-	if flags&2 != 0 {
-		p.ends = r.ends()
-	}
-	for n := r.varint(); n > 0 && !r.bad; n-- {
-		x := o.rows.read(&r)
-		if o.rows.at[x].in {
-			p.rows = append(p.rows, x)
-		}
-		if o.rows.at[x].number > 0 {
-			p.given = append(p.given, x)
-		}
-	}
-	slices.SortFunc(p.given, func(a, b int32) int { return int(o.rows.at[a].number - o.rows.at[b].number) })
-	return r.end()
-}
-
-func (o *topN) loaded() error {
-	o.marks.loaded()
-	return nil
-}
-
-// sorted keeps rows under numbers, for operators that order them.
-type sorted struct {
-	store *store
-	at    []sortedRow
-	unset []int32
-}
-
-type sortedRow struct {
-	sort   string
-	meta   meta
-	in     bool  // in its partition's list
-	number int64 // as it was given out, from 1; 0: it was not
-	next   int64 // scratch: as it will be given out
-}
-
-// meta is what is known of a row besides its columns.
-type meta struct {
-	rank     agg.Rank
-	time     windows.Micros
-	evidence []stream.Place
-}
-
-// meta is that of row i of a frame.
-func (e *Engine) meta(f *frame, i int) meta {
-	var m meta
-	switch {
-	case f.ranks != nil:
-		m.rank = f.ranks[i]
-	case f.batch:
-		m.rank = e.rank(f, i)
-	}
-	m.time = e.emit.timeOf(f, i)
-	if e.cfg.Evidence {
-		m.evidence = e.evidence(nil, f, i)
-	}
-	return m
-}
-
-// insert puts row i of cols into a list, behind those of the same order.
-func (s *sorted) insert(list []int32, key []byte, cols []*row.Vector, i int, m meta) []int32 {
-	x := s.fresh(sortedRow{sort: string(key), meta: m, in: true})
-	s.store.set(int(x), cols, nil, i)
-	at, _ := slices.BinarySearchFunc(list, s.at[x].sort, func(y int32, key string) int {
-		if s.at[y].sort <= key {
-			return -1
-		}
-		return 1
-	})
-	return slices.Insert(list, at, x)
-}
-
-// remove takes a row that equals row i of cols from a list.
-func (s *sorted) remove(list []int32, key []byte, cols []*row.Vector, i int) []int32 {
-	at, _ := slices.BinarySearchFunc(list, string(key), func(y int32, key string) int { return strings.Compare(s.at[y].sort, key) })
-	for k := at; k < len(list) && s.at[list[k]].sort == string(key); k++ {
-		if sameRow(s.store.cols, int(list[k]), cols, nil, i) {
-			s.leave(list[k])
-			return slices.Delete(list, k, k+1)
-		}
-	}
-	return list
-}
-
-// leave takes a row out of its partition; one that was given out is kept until it is withdrawn.
-func (s *sorted) leave(x int32) {
-	s.at[x].in = false
-	if s.at[x].number == 0 {
-		s.free(x)
-	}
-}
-
-func (s *sorted) fresh(r sortedRow) int32 {
-	var x int32
-	if n := len(s.unset); n > 0 {
-		x = s.unset[n-1]
-		s.unset = s.unset[:n-1]
-	} else {
-		x = int32(len(s.at))
-		s.at = append(s.at, sortedRow{})
-	}
-	s.at[x] = r
-	return x
-}
-
-func (s *sorted) free(x int32) {
-	s.at[x] = sortedRow{}
-	s.store.clear(int(x))
-	s.unset = append(s.unset, x)
-}
-
-// emit gives out a row, with its number behind its columns when asked for.
-func (s *sorted) emit(d *differences, x int32, weight int64, finalAt windows.Micros, numbered bool) {
-	r := &s.at[x]
-	for c, v := range s.store.cols {
-		d.Cols[c].AppendFrom(v, int(x))
-	}
-	if numbered {
-		d.Cols[len(s.store.cols)].AppendInt64(r.number)
-	}
-	d.mark(weight, finalAt)
-	d.f.ranks = append(d.f.ranks, r.meta.rank)
-	d.f.times = append(d.f.times, r.meta.time)
-	if r.meta.evidence != nil {
-		for len(d.f.evidence) < d.Len-1 {
-			d.f.evidence = append(d.f.evidence, nil)
-		}
-		d.f.evidence = append(d.f.evidence, r.meta.evidence)
-	}
-}
-
-// append writes a row: its order, flags (1 in the partition), number, rank, time, places, columns.
-func (s *sorted) append(dst []byte, x int32) []byte {
-	r := &s.at[x]
-	dst = binary.AppendVarint(dst, int64(len(r.sort)))
-	dst = append(dst, r.sort...)
-	dst = append(dst, bit(r.in))
-	for _, n := range []int64{r.number, r.meta.rank.Sequence, r.meta.rank.Offset, r.meta.time} {
-		dst = binary.AppendVarint(dst, n)
-	}
-	dst = appendPlaces(dst, r.meta.evidence)
-	for _, v := range s.store.cols {
-		dst = row.AppendKey(dst, v, int(x))
-	}
-	return dst
-}
-
-func (s *sorted) read(r *reader) int32 {
-	x := s.fresh(sortedRow{})
-	k := &s.at[x]
-	k.sort = string(r.bytes(r.varint()))
-	k.in = r.byte() == 1
-	for _, n := range []*int64{&k.number, &k.meta.rank.Sequence, &k.meta.rank.Offset, &k.meta.time} {
-		*n = r.varint()
-	}
-	k.meta.evidence = r.places()
-	r.values(s.store, int(x))
-	return x
-}
-
-// appendSort writes the order of row i so that bytes compare as the rows do.
-func appendSort(dst []byte, cols []*row.Vector, order []query.Sort, i int) []byte {
-	for _, k := range order {
-		v := cols[k.Col]
-		if v.IsNull(i) {
-			dst = append(dst, bit(k.NullsLast)<<1)
-			continue
-		}
-		dst = append(dst, 1)
-		from := len(dst)
-		dst = row.AppendKey(dst, v, i)
-		if k.Desc {
-			for n := from; n < len(dst); n++ {
-				dst[n] = ^dst[n]
-			}
-		}
-	}
-	return dst
-}
-
-// appendRank writes a place in the log so that bytes compare as places do.
-func appendRank(dst []byte, r agg.Rank) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, uint64(r.Sequence))
-	return binary.BigEndian.AppendUint64(dst, uint64(r.Offset))
+	o.dropEmpty(slots)
 }
