@@ -329,9 +329,24 @@ func (s *inexact) value() float64 {
 }
 
 func floatColumn(result func(s *inexact, out *row.Vector) error) *column[inexact] {
+	slow := perRow(1, func(s *inexact, r *rows, i int, w int64) int { s.add(r.args[0].F64[i], w); return 0 })
 	return &column[inexact]{
-		each:   48,
-		addAll: perRow(1, func(s *inexact, r *rows, i int, w int64) int { s.add(r.args[0].F64[i], w); return 0 }),
+		each: 48,
+		addAll: func(c *column[inexact], r *rows) {
+			if r.weights != nil || len(r.args[0].Nulls) > 0 || r.args[0].Type.Kind == row.Null {
+				slow(c, r)
+				return
+			}
+			for k, slot := range r.slots {
+				x, s := r.args[0].F64[r.row(k)], &c.states[slot]
+				if x-x != 0 { // NaN or infinite
+					s.add(x, 1)
+					continue
+				}
+				s.n++
+				s.plus(x)
+			}
+		},
 		merge: func(dst, src *inexact) int {
 			dst.plus(src.sum)
 			dst.lost += src.lost

@@ -285,3 +285,27 @@ func FuzzCastsOfTexts(f *testing.F) {
 		}
 	})
 }
+
+// JSON is well-formed when it comes from a column; if it is not, nothing panics.
+func FuzzJSONPaths(f *testing.F) {
+	for _, s := range []string{`{"a": [1, "x\u00e9"]}`, `"a`, `{"a`, `[1,`, `-`, ``, `{"a":tru`} {
+		f.Add(s)
+	}
+	fields := []row.Field{{Name: "j", Type: tJSON}}
+	var all []*Expr
+	for _, text := range []string{"j->'a'", "j->>'$.a[0]'", "j->'$.a[#-1]'", "json_type(j)", "json_array_length(j)", "json_keys(j)", "json(j)", "j::BIGINT", "j::VARCHAR[]", "to_json(j)", "j::STRUCT(a BIGINT[])"} {
+		e, err := parseExpr(text, fields)
+		if err != nil {
+			f.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		b := &row.Batch{Len: 1, Cols: []*row.Vector{{Type: tJSON, Str: []string{s}}}}
+		for _, e := range all {
+			var errs Errors
+			v := e.Clone().Eval(b, nil, &errs)
+			row.TextOf(v, 0)
+		}
+	})
+}

@@ -343,14 +343,14 @@ func compactJSON(dst, v []byte) []byte {
 		case c == '"':
 			end := i + 1
 			escaped := false
-			for v[end] != '"' {
+			for end < len(v) && v[end] != '"' {
 				if v[end] == '\\' {
 					escaped = true
 					end++
 				}
 				end++
 			}
-			end++
+			end = min(end+1, len(v))
 			s, err := "", error(nil)
 			if escaped {
 				s, err = row.UnquoteJSON(v[i:end])
