@@ -77,8 +77,13 @@ func TestEventsAreReadByOffsetAndByTime(t *testing.T) {
 		query string
 		want  string
 	}{
-		{"", "[0 1 2 3 4] 5"}, {"?offset=3", "[3 4] 5"}, {"?offset=1&limit=2", "[1 2] 3"}, {"?offset=5", "[] 5"}, {"?offset=99", "[] 99"},
-		{"?time=2001-01-01", "[0 1 2 3 4] 5"}, {"?time=9999-01-01", "[] 5"},
+		{"", "[0 1 2 3 4] 5"},
+		{"?offset=3", "[3 4] 5"},
+		{"?offset=1&limit=2", "[1 2] 3"},
+		{"?offset=5", "[] 5"},
+		{"?offset=99", "[] 99"},
+		{"?time=2001-01-01", "[0 1 2 3 4] 5"},
+		{"?time=9999-01-01", "[] 5"},
 	} {
 		offsets, next := read(test.query)
 		if got := fmt.Sprint(offsets, next); got != test.want {

@@ -48,8 +48,8 @@ func New(opts Options) *App {
 		DisablePreParseMultipartForm: true,
 		// StreamRequestBody stays off: Body() of a stream that breaks off is the error's text, and a
 		// handler would take that for what the client sent. A body is bounded and read whole.
-		CaseSensitive:                true,
-		StrictRouting:                false,
+		CaseSensitive: true,
+		StrictRouting: false,
 		// X-Forwarded-* is read from these only.
 		EnableTrustedProxyCheck: true,
 		TrustedProxies:          a.opts.TrustedProxies,

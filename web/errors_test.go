@@ -106,9 +106,11 @@ var errorCases = []webtest.Case{
 	{Name: "a dashboard that is not there", Method: "GET", Path: "/v1/dashboards/nowhere", Status: 404, Code: "unknown_dashboard"},
 	{Name: "a dashboard to delete that is not there", Method: "DELETE", Path: "/v1/dashboards/nowhere", Status: 404, Code: "unknown_dashboard"},
 	{Name: "an unknown member of a panel", Method: "PUT", Path: "/v1/dashboards/shop", Body: `{"title":"x","panels":[{"id":"a","kind":"stat"}]}`, Status: 400, Code: "bad_body", Must: []string{"kind"}},
-	{Name: "a dashboard with many mistakes names them all", Method: "PUT", Path: "/v1/dashboards/shop",
+	{
+		Name: "a dashboard with many mistakes names them all", Method: "PUT", Path: "/v1/dashboards/shop",
 		Body:   `{"title":"","tz":"Mars/Olympus","range":"forever","panels":[{"id":"a","type":"pie"},{"id":"a","type":"stat","view":"Bad","grid":[10,0,6,4]},{"id":"b","type":"text","grid":[1]}]}`,
-		Status: 422, Code: "bad_dashboard", Must: []string{"title", "Mars/Olympus", "range", "pie", "same id", "y is missing", "Bad", "12 columns", "text", "four numbers"}},
+		Status: 422, Code: "bad_dashboard", Must: []string{"title", "Mars/Olympus", "range", "pie", "same id", "y is missing", "Bad", "12 columns", "text", "four numbers"},
+	},
 }
 
 func TestEveryErrorNamesTheNextStep(t *testing.T) {
@@ -204,15 +206,18 @@ func (v fakeViews) Pause(_ context.Context, name string) (any, error)  { return 
 func (v fakeViews) Resume(_ context.Context, name string) (any, error) { return v.find(name) }
 func (v fakeViews) Watermark(name string) (any, error)                 { return v.find(name) }
 func (v fakeViews) Delete(_ context.Context, name string) error        { _, err := v.find(name); return err }
+
 func (v fakeViews) Rows(_ context.Context, name string, q api.RowsQuery) (any, error) {
 	if _, err := v.find(name); err != nil {
 		return nil, err
 	}
 	return q, nil
 }
+
 func (v fakeViews) List() ([]api.Named, error) {
 	return []api.Named{{Name: "a", Value: "A"}, {Name: "b", Value: "B"}, {Name: "c", Value: "C"}}, nil
 }
+
 func (v fakeViews) Errors(name, cursor string, _ int) (any, string, error) {
 	if _, err := v.find(name); err != nil {
 		return nil, "", err
@@ -222,6 +227,7 @@ func (v fakeViews) Errors(name, cursor string, _ int) (any, string, error) {
 	}
 	return []string{cursor}, "", nil
 }
+
 func (v fakeViews) Late(view string, from int64, _ int) ([]json.RawMessage, int64, error) {
 	if _, err := v.find(view); err != nil {
 		return nil, 0, err
@@ -231,6 +237,7 @@ func (v fakeViews) Late(view string, from int64, _ int) ([]json.RawMessage, int6
 	}
 	return []json.RawMessage{[]byte(`{"offset":5}`)}, 6, nil
 }
+
 func (v fakeViews) LateEnds(view string) (int64, int64, error) {
 	if _, err := v.find(view); err != nil {
 		return 0, 0, err
@@ -243,6 +250,7 @@ type fakeAlerts struct{ api.Alerts }
 func (fakeAlerts) Put(_ context.Context, name string, _ []byte, _ bool) (any, bool, error) {
 	return map[string]any{"name": name}, true, nil
 }
+
 func (fakeAlerts) Get(name string) (any, error)                { return nil, unknown("alert", name) }
 func (fakeAlerts) Delete(_ context.Context, name string) error { return unknown("alert", name) }
 func (fakeAlerts) List() ([]api.Named, error)                  { return nil, nil }

@@ -32,20 +32,17 @@ func name(c *fiber.Ctx, kind catalog.Kind) (string, error) {
 
 // allow refuses parameters that an endpoint does not have.
 func allow(c *fiber.Ctx, names ...string) error {
-	var err error
-	c.Context().QueryArgs().VisitAll(func(k, _ []byte) {
-		if err != nil || slices.Contains(names, string(k)) {
-			return
+	for k := range c.Context().QueryArgs().All() {
+		if slices.Contains(names, string(k)) {
+			continue
 		}
 		p := problem.New(400, "unknown_parameter", "there is no parameter %.60q here", k)
 		if len(names) > 0 {
-			p.WithHint("the parameters are %s", strings.Join(names, ", "))
-		} else {
-			p.WithHint("leave it out: this address takes none")
+			return p.WithHint("the parameters are %s", strings.Join(names, ", "))
 		}
-		err = p
-	})
-	return err
+		return p.WithHint("leave it out: this address takes none")
+	}
+	return nil
 }
 
 func badParameter(name, value, hint string, args ...any) error {

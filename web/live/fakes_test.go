@@ -169,11 +169,13 @@ func (w *world) cut() {
 // The log.
 
 func (w *world) ID() stream.LogID { w.mu.Lock(); defer w.mu.Unlock(); return w.id }
+
 func (w *world) End() stream.Sequence {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return stream.Sequence(len(w.entries))
 }
+
 func (w *world) Oldest(stream.ID) stream.Sequence { w.mu.Lock(); defer w.mu.Unlock(); return w.oldest }
 
 type fakeReader struct {
@@ -318,11 +320,13 @@ func (a fakeAlerts) Log(_ string, after int64, limit int) ([]live.Entry, error) 
 	rest := a.alarms[min(int(after), len(a.alarms)):]
 	return rest[:min(limit, len(rest))], nil
 }
+
 func (a fakeAlerts) Ends(string) (int64, int64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return min(a.expired+1, int64(len(a.alarms))), int64(len(a.alarms)), nil
 }
+
 func (a fakeAlerts) At(_ string, p stream.Position) (int64, bool, error) {
 	return int64(p.Sequence), true, nil
 }
@@ -336,6 +340,7 @@ func (g fakeGroups) Acked(r live.Relation, group string) (string, bool, error) {
 	p, ok := g.acks[r.Name+"/"+group]
 	return p, ok, nil
 }
+
 func (g fakeGroups) Ack(_ context.Context, r live.Relation, group, position string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

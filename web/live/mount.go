@@ -100,7 +100,7 @@ func opFromAddress(c *fiber.Ctx) (op, error) {
 	o := op{Op: "subscribe", To: strings.Clone(c.Params("name"))}
 	o.ID = o.To
 	var err error
-	c.Context().QueryArgs().VisitAll(func(k, v []byte) {
+	for k, v := range c.Context().QueryArgs().All() {
 		value := string(v)
 		number := func() int {
 			n, e := strconv.Atoi(value)
@@ -135,7 +135,7 @@ func opFromAddress(c *fiber.Ctx) (op, error) {
 					WithHint("the options of subscribe are from, where, range, order, limit, fold, group, max_in_flight and id")
 			}
 		}
-	})
+	}
 	if err == nil && (o.ID == "" || len(o.ID) > maxID) {
 		err = problem.New(400, "bad_parameter", "id must have 1 to 64 bytes").WithHint("leave it out")
 	}

@@ -63,8 +63,10 @@ type selected struct {
 }
 
 func newSelection(h *Hub, o op, fields []row.Field) (*selection, error) {
-	s := &selection{fields: fields, time: -1, from: bound{micros: math.MinInt64}, to: bound{micros: math.MaxInt64}, limit: o.Limit,
-		max: h.opts.MaxSelected, now: h.opts.Now}
+	s := &selection{
+		fields: fields, time: -1, from: bound{micros: math.MinInt64}, to: bound{micros: math.MaxInt64}, limit: o.Limit,
+		max: h.opts.MaxSelected, now: h.opts.Now,
+	}
 	if o.Limit < 0 {
 		return nil, problem.New(400, "bad_limit", "limit is %d", o.Limit).WithHint("leave it out, or give a number above 0")
 	}

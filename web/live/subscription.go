@@ -10,7 +10,6 @@ import (
 
 	"tidemark/storage/problem"
 	"tidemark/storage/row"
-	"tidemark/stream"
 )
 
 // outlet is where a subscription's frames go: a socket or an event stream.
@@ -221,9 +220,4 @@ func (s *subscription) wait(ctx context.Context, arrived <-chan struct{}) error 
 		return ctx.Err()
 	}
 	return nil
-}
-
-// position is a place in the log as text.
-func (s *subscription) position(seq stream.Sequence, within int32) string {
-	return stream.Position{Log: s.hub.opts.Log.ID(), Sequence: seq, Within: within}.String()
 }
