@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -264,5 +265,38 @@ func TestHostileDefinitionsAreRefused(t *testing.T) {
 	}
 	if _, err := w.Alerts.Get("v"); problemOf(err) != "404 unknown_alert" {
 		t.Fatal(err)
+	}
+}
+
+func TestRebuildFiresNothingAgain(t *testing.T) { // C6
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("payments", payments)
+	w.Alert("often", often)
+	story(w, func(receipt string) { w.Until("often", receipt) })
+	want := told(w, "often")
+	changed, stop, err := w.Views.Watch("often")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	info, err := w.Views.Rebuild(t.Context(), "often")
+	for err == nil && info.Rebuilding {
+		select {
+		case <-changed:
+		case <-time.After(viewtest.Patience):
+			t.Fatal("the rebuild does not end")
+		}
+		info, err = w.Views.Get("often")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, told(w, "often")); d != "" {
+		t.Fatal(d)
+	}
+	w.Until("often", w.Post("payments", 0, pay("12:00:42", "b", 1)))
+	if got := told(w, "often"); !strings.HasPrefix(got, want) || !strings.Contains(got, "5 ") {
+		t.Fatalf("the next alarm does not follow: %s", got)
 	}
 }
