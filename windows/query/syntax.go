@@ -201,4 +201,3 @@ type (
 		what string
 	}
 )
-
