@@ -23,7 +23,7 @@ func Batch(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string) (string
 }
 
 // BatchUpTo is Batch over the beginning of the log: of each stream that upTo names (in lower case)
-// only events up to that sequence count.
+// only events up to that sequence count, and only the columns that the catalog has.
 func BatchUpTo(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string, upTo map[string]stream.Sequence) (out string, err error) {
 	defer boundary(&err)
 	statement := parse(parser, sql)
@@ -248,7 +248,12 @@ func (r *rewriter) prefix(t object, name string, ctes []namedQuery) object {
 	if !ok || !r.isStream(name, ctes) {
 		return t
 	}
-	statement := parse(r.parser, fmt.Sprintf("SELECT * FROM (SELECT * FROM __input WHERE %s <= %d) AS w", PseudoSequence, last))
+	rel, _ := r.cat.Relation(name)
+	var columns []string // those that the catalog knows: a view keeps the columns of its creation (R1)
+	for _, f := range append(slices.Clip(rel.Fields), pseudoColumns...) {
+		columns = append(columns, `"`+strings.ReplaceAll(f.Name, `"`, `""`)+`"`)
+	}
+	statement := parse(r.parser, fmt.Sprintf("SELECT * FROM (SELECT %s FROM __input WHERE %s <= %d) AS w", strings.Join(columns, ", "), PseudoSequence, last))
 	node, _ := statement["node"].(object)
 	inner, _ := copied(t).(object)
 	inner["alias"], inner["column_name_alias"] = "", []any{}

@@ -10,6 +10,7 @@ import (
 
 	"tidemark/storage/problem"
 	"tidemark/storage/row"
+	"tidemark/stream"
 )
 
 // TestGoldenFiles reads testdata/*.golden: a directive, a text, "----", and what comes of it.
@@ -17,6 +18,7 @@ import (
 //	plan    the plan of a view's SQL
 //	final   the plan with emit: final
 //	batch   the SQL for history
+//	upto    the same, of checkouts up to sequence 17
 //	where   a condition over the columns of revenue
 //	order   an order of them
 func TestGoldenFiles(t *testing.T) {
@@ -72,6 +74,8 @@ func goldenAnswer(t *testing.T, head string) string {
 		}
 	case "batch":
 		out, err = Batch(parserKept.parse, parserKept.write, shop(), sql)
+	case "upto":
+		out, err = BatchUpTo(parserKept.parse, parserKept.write, shop(), sql, map[string]stream.Sequence{"checkouts": 17})
 	case "where":
 		e, werr := CompileWhere(parserKept.parse, shop()["revenue"].Fields, sql)
 		if err = werr; err == nil {
