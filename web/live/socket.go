@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -56,6 +57,9 @@ var errEnding = errors.New("the socket ends")
 
 // closePatience is how long the other side may take to answer a close frame.
 const closePatience = 2 * time.Second
+
+// maxLinger is how much of a message that is too large is read and thrown away.
+const maxLinger = 16 << 20
 
 // serve runs a socket until it ends; first, when not nil, is what the address asked for.
 func (h *Hub) serve(conn *websocket.Conn, paced *pacedConn, client Client, first *op) {
@@ -154,6 +158,9 @@ func (s *socket) read() {
 	})
 	for {
 		kind, data, err := s.conn.ReadMessage()
+		if errors.Is(err, websocket.ErrReadLimit) {
+			s.linger()
+		}
 		if err != nil {
 			return
 		}
@@ -172,6 +179,13 @@ func (s *socket) read() {
 		}
 		s.do(o)
 	}
+}
+
+// linger reads the rest of a message that was too large, for which gorilla has sent the close frame:
+// closing with unread input would reset the connection, and the client would not get to know why.
+func (s *socket) linger() {
+	_ = s.net.SetReadDeadline(time.Now().Add(closePatience))
+	_, _ = io.CopyN(io.Discard, s.net, maxLinger)
 }
 
 // write is the only goroutine that writes messages. It ends with the farewell.
