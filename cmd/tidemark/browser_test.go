@@ -176,6 +176,7 @@ func TestLatePaymentStrikesTheOldValueThrough(t *testing.T) {
 	s.sell(time.Minute, 1)
 	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
 	see(t, ctx, tableBody, "final")
+	see(t, ctx, "#panel-2 .panel-foot", "complete to") // the script has taken over from the server's HTML
 	s.sell(5*time.Minute, 2)
 	see(t, ctx, tableBody+" td:nth-child(3) del", "40")
 	see(t, ctx, tableBody, "42")
