@@ -113,39 +113,25 @@ func (a *App) shell() {
 			}
 		}()
 		lingerOn(ctx.Conn()) // the client may still be sending: see lingeringConn
-		if errors.Is(err, fasthttp.ErrBodyTooLarge) {
-			if err := a.opts.Auth.Authenticated(&ctx.Request.Header); err != nil {
-				a.plain(ctx, problem.From(err))
-				return
-			}
-		}
 		refuse(ctx, err)
 	}
 }
 
 // refuseUnread has requests without a valid key refused before their bodies are read. fasthttp lets
-// no handler run at that point, but it asks for the limit of the body: a request without a key may
-// send none, and the error that a longer one makes becomes the 401.
+// no handler run at that point, but it shows the header: a request without a key is given one that
+// announces no body, so that its handler, and the answer, come at once. What the client sends as
+// body is never taken for a request: the connection closes after the answer.
 func (a *App) refuseUnread(server *fasthttp.Server) {
 	if a.opts.Auth == nil {
 		return
 	}
-	server.HeaderReceived = func(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
+	server.HeaderReceived = func(h *fasthttp.RequestHeader) (same fasthttp.RequestConfig) {
 		if h.ContentLength() != 0 && a.opts.Auth.Authenticated(h) != nil {
-			c.MaxRequestBodySize = 1 // 0 would be the default
+			h.Del(fiber.HeaderExpect) // nothing to continue with
+			h.SetContentLength(0)
+			h.SetConnectionClose()
 		}
-		return c
-	}
-	// Who says Expect: 100-continue waits for this answer and sends nothing after a refusal.
-	server.ExpectHandler = func(ctx *fasthttp.RequestCtx) int {
-		err := a.opts.Auth.Authenticated(&ctx.Request.Header)
-		if err == nil {
-			return fasthttp.StatusContinue
-		}
-		lingerOn(ctx.Conn())
-		p := problem.From(err)
-		a.plain(ctx, p)
-		return p.Status
+		return same
 	}
 }
 
@@ -162,9 +148,6 @@ func (a *App) plain(ctx *fasthttp.RequestCtx, p *problem.Problem) {
 	id := newRequestID()
 	ctx.Response.Reset()
 	ctx.Response.Header.Set("X-Request-Id", id)
-	if p.Status == fiber.StatusUnauthorized {
-		ctx.Response.Header.Set(fiber.HeaderWWWAuthenticate, auth.Challenge)
-	}
 	ctx.SetStatusCode(p.Status)
 	ctx.SetContentType(problem.ContentType)
 	ctx.SetBody(p.JSON(id))

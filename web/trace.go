@@ -72,6 +72,9 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		c.Set(fiber.HeaderRetryAfter, strconv.Itoa(p.RetryAfter))
 	}
 	c.Status(p.Status)
+	if p.Status == fiber.StatusUnauthorized {
+		lingerOn(c.Context().Conn()) // its body was not read
+	}
 	// A page names what there is, in its navigation: it is not for strangers.
 	if a.opts.ErrorPage != nil && a.opts.Auth.Known(c) && a.opts.ErrorPage(c, p, id) {
 		return nil

@@ -36,7 +36,6 @@ func (k *Keys) Authenticated(h *fasthttp.RequestHeader) error {
 	if f.key != nil {
 		return nil // what it may do is judged by Guard
 	}
-	k.stats.Unauthenticated.Add(1)
 	return f.err
 }
 

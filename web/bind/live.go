@@ -27,12 +27,12 @@ func Live(views *runtime.Service, alerts *alert.Service, acks *alert.Acks, o liv
 	o.Alerts = liveAlerts{alerts, views}
 	o.Groups = groups{acks}
 	o.Selector = selector{views.Parse}
-	o.Client = client
+	o.Client = Client
 	return o
 }
 
-// client is who opens a connection, by its key.
-func client(c *fiber.Ctx) live.Client {
+// Client is who opens a connection, by its key.
+func Client(c *fiber.Ctx) live.Client {
 	p := auth.Of(c)
 	return live.Client{Key: p.KeyID, Revoked: p.Revoked(), May: func(r live.Relation) error {
 		scope := auth.Read
