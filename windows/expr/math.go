@@ -37,32 +37,40 @@ func (t table) mathematics() {
 			return f(x), nil
 		}
 	}
-	checked("ln", logarithm(math.Log))
-	checked("log log10", logarithm(math.Log10))
-	checked("log2", logarithm(math.Log2))
+	checked("ln", logarithm(ln))
+	checked("log log10", logarithm(log10))
+	checked("log2", logarithm(log2))
 	t.define("log", on(tDouble, try2(f64, f64, f64, func(base, x float64) (float64, *Failure) {
-		a, err := logarithm(math.Log10)(x)
+		a, err := logarithm(log10)(x)
 		if err != nil {
 			return 0, err
 		}
-		b, err := logarithm(math.Log10)(base)
+		b, err := logarithm(log10)(base)
 		if err == nil && b == 0 {
 			err = outOfRange("divison by zero in based logarithm")
 		}
 		return a / b, err
 	}), tDouble, tDouble))
-	double("exp", math.Exp)
+	double("exp", exp)
 	double("cbrt", math.Cbrt)
 	double("degrees", func(x float64) float64 { return x * (180 / math.Pi) })
 	double("radians", func(x float64) float64 { return x * (math.Pi / 180) })
-	double("sin", math.Sin)
-	double("cos", math.Cos)
-	double("tan", math.Tan)
-	double("atan", math.Atan)
+	angle := func(name string, f func(float64) float64) {
+		checked(name, func(x float64) (float64, *Failure) {
+			if math.IsInf(x, 0) {
+				return 0, outOfRange("input value %v is out of range for numeric function", x)
+			}
+			return f(x), nil
+		})
+	}
+	angle("sin", sin)
+	angle("cos", cos)
+	angle("tan", tan)
+	angle("cot", func(x float64) float64 { return 1 / tan(x) })
+	double("atan", atan)
 	double("sinh", math.Sinh)
 	double("cosh", math.Cosh)
 	double("tanh", math.Tanh)
-	double("cot", func(x float64) float64 { return 1 / math.Tan(x) })
 	double("gamma", math.Gamma)
 	double("even", func(x float64) float64 {
 		if x < 0 {
@@ -78,15 +86,15 @@ func (t table) mathematics() {
 			return f(x), nil
 		})
 	}
-	unit("asin", math.Asin)
-	unit("acos", math.Acos)
+	unit("asin", asin)
+	unit("acos", acos)
 	double2 := func(names string, f func(a, b float64) float64) {
 		for _, n := range strings.Fields(names) {
 			t.define(n, on(tDouble, map2(f64, f64, f64, f), tDouble, tDouble))
 		}
 	}
-	double2("pow power ^ **", math.Pow)
-	double2("atan2", math.Atan2)
+	double2("pow power ^ **", pow)
+	double2("atan2", atan2)
 	double2("fdiv", func(a, b float64) float64 { return math.Floor(a / b) })
 	double2("fmod", func(a, b float64) float64 { return a - math.Floor(a/b)*b })
 	double2("nextafter", math.Nextafter)
