@@ -181,3 +181,28 @@ func readFile(f vfs.FS, path string) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(r, 4096))
 	return string(text), errors.Join(err, r.Close())
 }
+
+// File is a small file of the directory that is replaced whole.
+type File struct {
+	fs        vfs.FS
+	dir, name string
+}
+
+// File is a small file beside the store, such as the log's witness.
+func (d *Dir) File(name string) File { return File{d.fs, d.Path, name} }
+
+// maxFile bounds what Load reads.
+const maxFile = 64 << 20
+
+// Load reads the file; fs.ErrNotExist when there is none.
+func (f File) Load() ([]byte, error) {
+	r, err := f.fs.Open(f.fs.PathJoin(f.dir, f.name))
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(r, maxFile))
+	return content, errors.Join(err, r.Close())
+}
+
+// Save replaces the file, whole or not at all, and returns once that is on disk.
+func (f File) Save(content []byte) error { return writeFile(f.fs, f.dir, f.name, string(content)) }

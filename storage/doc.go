@@ -4,6 +4,7 @@
 //	DIR/tidemark.lock  locked while a process has the directory open
 //	DIR/tidemark.pid   the number of that process, for the message to a second one
 //	DIR/kv/            the ordered store (package kv)
+//	DIR/witness        where the log ended, apart from the store (stream/pebblelog)
 //	DIR/history/       derived data of SQL on history; may be thrown away
 //
 //	I1  One process has a directory open at a time.

@@ -205,6 +205,9 @@ var ErrRemembered = errors.New("this idempotency key already has an answer")
 // ErrUnknownStream is the error of calls about a stream that was not declared, or was dropped.
 var ErrUnknownStream = errors.New("the log has no such stream")
 
+// ErrShortened is the cause of the refusals of a log that is shorter than it was.
+var ErrShortened = errors.New("the log is shorter than it was")
+
 // OffsetGone is the error of a read below a partition's first offset.
 type OffsetGone struct{ First Offset }
 

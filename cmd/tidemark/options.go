@@ -37,6 +37,7 @@ type serverOptions struct {
 	TLSCert        *string `name:"tls-cert" help:"Certificate chain in PEM; with --tls-key the server speaks HTTPS." placeholder:"FILE"`
 	TLSKey         *string `name:"tls-key" help:"Its private key in PEM." placeholder:"FILE"`
 	AutoCreate     *bool   `help:"Create a stream by its first event (default true)." negatable:""`
+	AcceptLoss     *bool   `help:"Go on with a log that is shorter than it was, without what is missing (default false: read only)." negatable:""`
 }
 
 // options are the settings of a server, from all sources together.
@@ -50,10 +51,11 @@ type options struct {
 	AutoCreate            bool
 	TrustedProxies        []string
 	TLSCert, TLSKey       string
+	AcceptLoss            bool
 }
 
 // optionNames are the names in a file; TIDEMARK_LOG_LEVEL is log-level in the environment.
-var optionNames = []string{"data", "listen", "log-level", "log-format", "memory", "history-memory", "history-threads", "min-free", "auto-create", "trusted-proxies", "tls-cert", "tls-key"}
+var optionNames = []string{"data", "listen", "log-level", "log-format", "memory", "history-memory", "history-threads", "min-free", "auto-create", "trusted-proxies", "tls-cert", "tls-key", "accept-loss"}
 
 // given are the flags that stand on the command line.
 func (o *serverOptions) given() map[string]any {
@@ -69,6 +71,9 @@ func (o *serverOptions) given() map[string]any {
 	}
 	if o.AutoCreate != nil {
 		m["auto-create"] = *o.AutoCreate
+	}
+	if o.AcceptLoss != nil {
+		m["accept-loss"] = *o.AcceptLoss
 	}
 	return m
 }
@@ -95,7 +100,7 @@ func (o *serverOptions) load(dataDefault string, environ []string) (options, map
 	defaults := map[string]any{
 		"data": dataDefault, "listen": "127.0.0.1:8080", "log-level": "info", "log-format": defaultLogFormat(),
 		"memory": strconv.FormatInt(ram/2, 10), "history-memory": strconv.FormatInt(min(ram/4, 4<<30), 10),
-		"history-threads": strconv.Itoa(max(1, cores/2)), "min-free": "0", "auto-create": true, "trusted-proxies": "", "tls-cert": "", "tls-key": "",
+		"history-threads": strconv.Itoa(max(1, cores/2)), "min-free": "0", "auto-create": true, "trusted-proxies": "", "tls-cert": "", "tls-key": "", "accept-loss": false,
 	}
 	file, path, err := o.file(dataDefault, env, flags)
 	if err != nil {
@@ -179,6 +184,9 @@ func parseOptions(k *koanf.Koanf) (options, error) {
 	if o.AutoCreate, err = strconv.ParseBool(k.String("auto-create")); err != nil {
 		fail("auto-create", "%q is neither true nor false", k.String("auto-create"))
 	}
+	if o.AcceptLoss, err = strconv.ParseBool(k.String("accept-loss")); err != nil {
+		fail("accept-loss", "%q is neither true nor false", k.String("accept-loss"))
+	}
 	o.TLSCert, o.TLSKey = k.String("tls-cert"), k.String("tls-key")
 	if (o.TLSCert == "") != (o.TLSKey == "") {
 		fail("tls-cert", "certificate and key go together: give --tls-cert and --tls-key")
@@ -235,6 +243,7 @@ func (o options) print(w io.Writer, from map[string]string) {
 		"data": o.Data, "listen": o.Listen, "log-level": strings.ToLower(o.LogLevel.String()), "log-format": o.LogFormat,
 		"memory": o.Memory, "history-memory": o.HistoryMemory, "history-threads": o.HistoryThreads, "min-free": o.MinFree, "auto-create": o.AutoCreate,
 		"trusted-proxies": strings.Join(o.TrustedProxies, ","), "tls-cert": o.TLSCert, "tls-key": o.TLSKey,
+		"accept-loss": o.AcceptLoss,
 	}
 	for _, name := range optionNames {
 		fmt.Fprintf(w, "%-16s %-28v # %s\n", name+":", values[name], from[name])

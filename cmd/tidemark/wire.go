@@ -87,7 +87,8 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 	}
 	s.log, err = pebblelog.Open(s.dir.KV, pebblelog.Options{
 		QueueBytes: int(o.Memory / 10), Logger: logger, MinFree: minFree,
-		Space: func() (uint64, error) { return freeSpace(o.Data) },
+		Space:   func() (uint64, error) { return freeSpace(o.Data) },
+		Witness: s.dir.File("witness"), AcceptLoss: o.AcceptLoss,
 	})
 	if err != nil {
 		return nil, err
@@ -136,6 +137,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 func (s *service) queries() bind.History {
 	return bind.History{
 		Parse: s.history.ParseSQL, FromAST: s.history.SQLFromAST, Gate: s.history.Gate,
+		Fresh: func(ctx context.Context) error { return s.views.SinksAt(ctx, s.log.End()) },
 		Run: func(ctx context.Context, r bind.Run, w io.Writer) error {
 			_, err := s.history.Query(ctx, history.Query{
 				SQL: r.SQL, Source: r.Source, Params: r.Params, MaxRows: r.MaxRows, Timeout: r.Timeout, Format: history.Format(r.Format),
@@ -232,7 +234,7 @@ func minimumFree(o options) (uint64, error) {
 // metrics collects what operators watch.
 func (s *service) metrics(streams *stream.Registry, hub *live.Hub) prometheus.Gatherer {
 	r := prometheus.NewRegistry()
-	r.MustRegister(&collector{service: s, streams: streams, hub: hub})
+	r.MustRegister(&collector{service: s, streams: streams, hub: hub}, live.NewCollector(hub))
 	r.MustRegister(s.keys)
 	return r
 }

@@ -80,6 +80,10 @@ func Open(dir string, o Options) (*Store, error) {
 		BytesPerSync:                1 << 20,
 		Logger:                      logger{log: o.Logger, dir: dir, fatal: o.Fatal},
 	}
+	// By default damage ends the process. Whoever reads the damaged part gets the error; the rest goes on.
+	po.EventListener = &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
+		o.Logger.Error("a file of the store is damaged: what lies in it can't be read; run \"tidemark check\" on the data directory", "file", i.Path, "err", i.Details)
+	}}
 	po.CompactionConcurrencyRange = func() (int, int) { return 1, 2 }
 	po.TargetFileSizes[0] = 16 << 20
 	for i := range po.Levels {

@@ -2,6 +2,7 @@ package pebblelog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"tidemark/stream"
@@ -69,5 +70,8 @@ func (l *Log) Declare(ctx context.Context, id stream.ID, s stream.Settings) erro
 
 // Drop removes a stream; see [stream.Log].
 func (l *Log) Drop(ctx context.Context, id stream.ID) error {
+	if err := l.refusal(); errors.Is(err, stream.ErrShortened) {
+		return err // what is left may be what a backup lacks
+	}
 	return l.submit(ctx, &call{stream: id, drop: true})
 }

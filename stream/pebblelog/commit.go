@@ -267,6 +267,7 @@ func (q *sequencer) finishPart(c *commit, at partOf, pt *part) {
 
 	st := &s.stats.Partitions[at.partition]
 	st.Next += stream.Offset(pt.rows)
+	s.sums[at.partition] = binary.BigEndian.Uint32(value[1:])
 	st.Bytes += int64(len(value))
 	st.Idle, st.LastAppend, s.stats.LastAppend = false, c.at, c.at
 	for i := range b.Len {

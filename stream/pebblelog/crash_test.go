@@ -10,9 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"tidemark/storage"
 	"tidemark/storage/kv"
 	"tidemark/stream"
 	"tidemark/stream/logtest"
@@ -40,18 +42,39 @@ func (j *journal) copy() (map[string]stream.Place, map[string]int) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func openOn(fs vfs.FS, clock *logtest.Clock) (*kv.Store, *pebblelog.Log, error) {
-	store, err := kv.Open("kv", kv.Options{FS: fs, CacheBytes: 1 << 20, MemTableBytes: 64 << 10, Logger: quiet(), Fatal: func(s string) { panic(s) }})
+// opened is a log in a data directory of its own.
+type opened struct {
+	*pebblelog.Log
+	dir *storage.Dir
+}
+
+func (o opened) close() error { return errors.Join(o.Log.Close(), o.dir.Close()) }
+
+// openOn opens a data directory with tiny bounds, so that little work fills, flushes and compacts.
+func openOn(fs vfs.FS, clock *logtest.Clock, change ...func(*pebblelog.Options)) (opened, error) {
+	return openSized(fs, clock, 64<<10, change...)
+}
+
+// openSized is openOn with memtables of a size: only what does not fit lies in tables.
+func openSized(fs vfs.FS, clock *logtest.Clock, memTable int64, change ...func(*pebblelog.Options)) (opened, error) {
+	dir, err := storage.Open("data", storage.Options{FS: fs, Logger: quiet(), Store: kv.Options{
+		CacheBytes: 1 << 20, MemTableBytes: memTable, Fatal: func(s string) { panic(s) },
+	}})
 	if err != nil {
-		return nil, nil, err
+		return opened{}, err
 	}
-	l, err := pebblelog.Open(store, pebblelog.Options{
+	o := pebblelog.Options{
 		Clock: clock.Now, Monotonic: clock.Monotonic, TimerPeriod: -1, CommitBytes: 8 << 10, TailBytes: 16 << 10, Logger: quiet(),
-	})
-	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
+		Witness: dir.File("witness"), WitnessPeriod: 5 * time.Millisecond,
 	}
-	return store, l, nil
+	for _, f := range change {
+		f(&o)
+	}
+	l, err := pebblelog.Open(dir.KV, o)
+	if err != nil {
+		return opened{}, errors.Join(err, dir.Close())
+	}
+	return opened{l, dir}, nil
 }
 
 // TestAcknowledgedEventSurvivesCrash cuts the power at random moments under concurrent clients: what
@@ -79,7 +102,7 @@ func TestCrashTestSeesMissingFsync(t *testing.T) {
 // crashWorkload runs clients on a file system and returns what was wrong in its crash clones.
 func crashWorkload(t *testing.T, seed uint64, mem *vfs.MemFS, fs vfs.FS) (wrong []string) {
 	clock := logtest.NewClock()
-	store, l, err := openOn(fs, clock)
+	l, err := openOn(fs, clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +116,7 @@ func crashWorkload(t *testing.T, seed uint64, mem *vfs.MemFS, fs vfs.FS) (wrong 
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	for c := range 4 {
-		clients.Go(func() { client(ctx, l, j, seed, c, stop) })
+		clients.Go(func() { client(ctx, l.Log, j, seed, c, stop) })
 	}
 	rng := rand.New(rand.NewPCG(seed, 99))
 	type crash struct {
@@ -118,7 +141,7 @@ func crashWorkload(t *testing.T, seed uint64, mem *vfs.MemFS, fs vfs.FS) (wrong 
 	for _, c := range crashes {
 		wrong = append(wrong, checkClone(ctx, c.fs, clock, c.acked, c.size)...)
 	}
-	if err := errors.Join(l.Close(), store.Close()); err != nil {
+	if err := l.close(); err != nil {
 		t.Error(err)
 	}
 	return wrong
@@ -176,9 +199,12 @@ func client(ctx context.Context, l *pebblelog.Log, j *journal, seed uint64, numb
 func checkClone(ctx context.Context, fs *vfs.MemFS, clock *logtest.Clock, acked map[string]stream.Place, size map[string]int) (wrong []string) {
 	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for range 2 {
-		store, l, err := openOn(fs, clock)
+		l, err := openOn(fs, clock)
 		if err != nil {
 			return []string{"open: " + err.Error()}
+		}
+		for _, lost := range l.Lost() {
+			bad("said to be lost: %s", lost)
 		}
 		found := map[string]stream.Place{}
 		requests := map[string]int{}
@@ -250,8 +276,8 @@ func checkClone(ctx context.Context, fs *vfs.MemFS, clock *logtest.Clock, acked 
 		if accepted != int64(len(found)) {
 			bad("%d accepted, %d found", accepted, len(found))
 		}
-		wrong = append(wrong, checkRemembered(ctx, l, found)...)
-		if err := errors.Join(r.Close(), l.Close(), store.Close()); err != nil {
+		wrong = append(wrong, checkRemembered(ctx, l.Log, found)...)
+		if err := errors.Join(r.Close(), l.close()); err != nil {
 			bad("close: %v", err)
 		}
 	}

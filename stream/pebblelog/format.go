@@ -159,6 +159,9 @@ type batchHeader struct {
 	batch             stream.Batch // without times, keys, columns
 	least, greatest   stream.Micros
 	columns, payloads section
+	sum               uint32        // the checksum
+	span              stream.Offset // how many offsets the batch stands for
+	compacted         bool
 }
 
 // decodeHeader checks a stored batch and reads its header. The sections share value's memory.
@@ -176,11 +179,13 @@ func decodeHeader(key, value []byte) (batchHeader, error) {
 	if flags := binary.BigEndian.Uint16(value[5:]); flags&^knownFlags != 0 {
 		return h, fmt.Errorf("batch with unknown flags %#x: start the program that wrote it, or a newer one", flags)
 	}
+	h.sum = binary.BigEndian.Uint32(value[1:])
 	d := reader{rest: value[7:]}
 	h.batch.Stream = stream.ID(binary.BigEndian.Uint64(key[1:]))
 	h.batch.Partition = stream.Partition(binary.BigEndian.Uint32(key[9:]))
 	h.batch.Base = stream.Offset(binary.BigEndian.Uint64(key[13:]))
 	h.batch.Len = int(d.uvarint())
+	h.span = stream.Offset(h.batch.Len)
 	h.batch.Sequence = stream.Sequence(d.uvarint())
 	h.batch.AppendTime = d.varint()
 	h.least, h.greatest = d.varint(), d.varint()

@@ -17,10 +17,16 @@ import (
 //	n stream(8) 's' | 'c' | 'p' partition(4)  settings, counters, state of a partition
 //	m "log"                                   the log's identity
 //	m "log/end"                               the last sequence and append time
+//	m "log/ancestors"                         the histories that the log goes on from
+//	m "log/witnessed"                         there is a witness
+//	m "log/dropped/" stream(8)                the stream was dropped
 
 var (
 	identityKey = append([]byte{byte(kv.Meta)}, "log"...)
 	endKey      = append([]byte{byte(kv.Meta)}, "log/end"...)
+
+	ancestorsKey = append([]byte{byte(kv.Meta)}, "log/ancestors"...)
+	witnessedKey = append([]byte{byte(kv.Meta)}, "log/witnessed"...)
 )
 
 // streamPrefix is the beginning of a stream's keys in one space.
@@ -32,6 +38,9 @@ func batchKey(id stream.ID, p stream.Partition, base stream.Offset) []byte {
 	k := binary.BigEndian.AppendUint32(streamPrefix(kv.Batches, id), uint32(p))
 	return binary.BigEndian.AppendUint64(k, uint64(base))
 }
+
+// baseOf is the base offset in the key of a batch.
+func baseOf(key []byte) stream.Offset { return stream.Offset(binary.BigEndian.Uint64(key[13:])) }
 
 func indexKey(id stream.ID, s stream.Sequence) []byte {
 	return binary.BigEndian.AppendUint64(streamPrefix(kv.Sequences, id), uint64(s))
@@ -65,6 +74,10 @@ func countersKey(id stream.ID) []byte { return append(streamPrefix(kv.Counters, 
 
 func partitionKey(id stream.ID, p stream.Partition) []byte {
 	return binary.BigEndian.AppendUint32(append(streamPrefix(kv.Counters, id), 'p'), uint32(p))
+}
+
+func droppedKey(id stream.ID) []byte {
+	return binary.BigEndian.AppendUint64(append([]byte{byte(kv.Meta)}, "log/dropped/"...), uint64(id))
 }
 
 // hourOf is the hour of an append time, which names the key space of ids and answers.

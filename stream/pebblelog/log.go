@@ -1,7 +1,6 @@
 package pebblelog
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -18,12 +17,14 @@ import (
 
 // Log is an open log.
 type Log struct {
-	kv    *kv.Store
-	o     Options
-	id    stream.LogID
-	codec *codec
-	queue *queue
-	space spaceWatch
+	kv *kv.Store
+	o  Options
+	id stream.LogID
+	// ancestors are the histories that this one goes on from.
+	ancestors []ancestor
+	codec     *codec
+	queue     *queue
+	space     spaceWatch
 
 	// broken is set once, when the store has failed; nothing is appended any more.
 	broken atomic.Pointer[error]
@@ -35,6 +36,18 @@ type Log struct {
 	ended    sync.WaitGroup
 	closing  sync.Once
 	stopped  chan struct{} // closed when the sequencer has ended
+
+	// lost is what the log should have and does not have (P1b): it is read only then.
+	lost struct {
+		sync.RWMutex
+		what []string
+	}
+	// saving is held by who writes the witness.
+	saving       sync.Mutex
+	savedWitness []byte
+	witnessFails atomic.Bool
+	witnessDue   chan struct{} // has room for one: something was committed
+	keeper       sync.WaitGroup
 
 	// answers tells which idempotency keys surely have no answer.
 	answers struct {
@@ -49,6 +62,8 @@ type Log struct {
 		end         stream.Sequence
 		at          stream.Micros // append time of end
 		stats       map[stream.ID]stream.Stats
+		names       map[stream.ID]string
+		sums        map[stream.ID][]uint32 // checksum of the last batch of each partition; 0: none
 		tail        tail
 		deadLetters map[stream.ID]uint64 // last number
 		watchers    map[*watcher]struct{}
@@ -58,9 +73,9 @@ type Log struct {
 
 // Open opens the log in a store and starts its goroutines; Close ends them.
 func Open(store *kv.Store, o Options) (*Log, error) {
-	l := &Log{kv: store, o: o.WithDefaults(), checks: make(chan chan struct{}), inFlight: make(chan *commit), stopped: make(chan struct{})}
+	l := &Log{kv: store, o: o.WithDefaults(), checks: make(chan chan struct{}), inFlight: make(chan *commit), stopped: make(chan struct{}), witnessDue: make(chan struct{}, 1)}
 	l.queue = newQueue(l.o.QueueBytes, l.o.QueueRequests)
-	l.mu.stats = map[stream.ID]stream.Stats{}
+	l.mu.stats, l.mu.names, l.mu.sums = map[stream.ID]stream.Stats{}, map[stream.ID]string{}, map[stream.ID][]uint32{}
 	l.mu.watchers = map[*watcher]struct{}{}
 	l.mu.clock = map[stream.ID]map[string]struct{}{}
 	l.mu.deadLetters = map[stream.ID]uint64{}
@@ -75,6 +90,10 @@ func Open(store *kv.Store, o Options) (*Log, error) {
 	l.ended.Add(2)
 	go func() { defer l.ended.Done(); defer close(l.stopped); seq.run() }()
 	go func() { defer l.ended.Done(); l.syncCommits() }()
+	if l.o.WitnessPeriod >= 0 {
+		l.keeper.Go(l.keepWitness)
+	}
+	l.witnessDue <- struct{}{}
 	return l, nil
 }
 
@@ -84,6 +103,9 @@ func (l *Log) Close() error {
 	l.closing.Do(func() {
 		l.queue.close()
 		l.ended.Wait()
+		close(l.witnessDue)
+		l.keeper.Wait()
+		l.saveWitness()
 		l.codec.close()
 	})
 	if err := l.broken.Load(); err != nil {
@@ -113,45 +135,28 @@ func (l *Log) recover() (*sequencer, error) {
 		return nil, err
 	}
 	for _, s := range q.streams {
-		if err := q.checkEnds(s); err != nil {
-			return nil, err
-		}
+		q.checkEnds(s)
 		if err := q.readIDs(s); err != nil {
 			return nil, err
 		}
-		l.mu.stats[s.id] = s.publicStats()
-		l.mu.deadLetters[s.id] = s.lastDeadLetter
 	}
 	if err := q.readAnswers(); err != nil {
 		return nil, err
 	}
+	if err := q.compare(); err != nil {
+		return nil, err
+	}
+	if err := q.settle(); err != nil {
+		return nil, err
+	}
+	for _, s := range q.streams {
+		l.mu.stats[s.id] = s.publicStats()
+		l.mu.names[s.id], l.mu.sums[s.id] = s.settings.Name, s.sums
+		l.mu.deadLetters[s.id] = s.lastDeadLetter
+	}
 	l.mu.end, l.mu.at = q.end, q.at
 	l.mu.tail = newTail(l.o.TailBytes, q.end)
 	return q, nil
-}
-
-// The log's identity: version 1 · 8 bytes.
-func (l *Log) readIdentity() error {
-	value, err := l.kv.Get(identityKey)
-	if errors.Is(err, kv.ErrNotFound) {
-		var random [8]byte
-		if _, err := rand.Read(random[:]); err != nil {
-			return err
-		}
-		value = append([]byte{stateVersion}, random[:]...)
-		b := l.kv.NewBatch()
-		b.Set(identityKey, value)
-		if err := b.Commit(true); err != nil {
-			return err
-		}
-	} else if err != nil {
-		return err
-	}
-	if len(value) != 9 || value[0] != stateVersion {
-		return fmt.Errorf("the log's identity can't be read: %w", errDamaged)
-	}
-	l.id = stream.LogID(binary.BigEndian.Uint64(value[1:]))
-	return nil
 }
 
 // readStreams reads settings, counters and partition states.
@@ -195,26 +200,62 @@ func (q *sequencer) readStreams() error {
 	return it.Err()
 }
 
-// checkEnds compares the states of partitions with the last batch that is there.
-func (q *sequencer) checkEnds(s *streamState) error {
+// checkEnds compares the states of partitions with the last batch that is there. A partition that
+// ends too early ends there for readers; that it should not is kept in l.lost.
+func (q *sequencer) checkEnds(s *streamState) {
+	s.sums = make([]uint32, len(s.stats.Partitions))
 	for p := range s.stats.Partitions {
-		next := s.stats.Partitions[p].First
+		st := &s.stats.Partitions[p]
+		next := st.First
 		from := batchKey(s.id, stream.Partition(p), 0)
 		it := q.l.kv.Iter(from, kv.PrefixEnd(from[:13]))
 		var err error
 		if it.Last() {
 			var h batchHeader
 			h, err = decodeHeader(it.Key(), it.Value())
-			next = h.batch.Base + stream.Offset(h.batch.Len)
+			next = max(st.First, h.batch.Base+h.span)
+			s.sums[p] = h.sum
 		}
-		if err = errors.Join(err, it.Close()); err != nil {
-			return fmt.Errorf("stream %s, partition %d: last batch: %w", s.settings.Name, p, err)
-		}
-		if want := s.stats.Partitions[p].Next; next != want {
-			return fmt.Errorf("stream %s, partition %d: the events end at offset %d and should end at %d: restore a backup", s.settings.Name, p, next, want)
+		switch err = errors.Join(err, it.Close()); {
+		case err != nil:
+			q.l.lose(fmt.Sprintf("stream %s, partition %d: the last batch before offset %d can't be read: %v", s.settings.Name, p, st.Next, err))
+		case next != st.Next:
+			q.l.lose(fmt.Sprintf("stream %s, partition %d: the events end at offset %d and should end at %d", s.settings.Name, p, next, st.Next))
+			st.Next = next
 		}
 	}
-	return nil
+}
+
+// settle says what becomes of a log that has lost something: it is read only, or, when the loss is
+// accepted, goes on as another history.
+func (q *sequencer) settle() error {
+	l := q.l
+	lost := l.Lost()
+	if len(lost) == 0 {
+		return nil
+	}
+	for _, what := range lost {
+		l.o.Logger.Error("the log has lost something", "what", what, "accepted", l.o.AcceptLoss)
+	}
+	if !l.o.AcceptLoss {
+		return nil
+	}
+	b := l.kv.NewBatch()
+	for _, s := range q.streams {
+		for p := range s.stats.Partitions {
+			b.Set(partitionKey(s.id, stream.Partition(p)), encodePartition(s.stats.Partitions[p]))
+		}
+	}
+	if err := b.Commit(true); err != nil {
+		return err
+	}
+	id, err := rename(l.kv, l.id, l.ancestors, q.end)
+	if err != nil {
+		return err
+	}
+	l.lost.what = nil
+	l.o.Logger.Warn("the loss is accepted: the log goes on as another one, and positions of the old one are known as gone", "was", uint64(l.id), "is", uint64(id))
+	return l.readIdentity()
 }
 
 // ID is the log's identity.
@@ -249,6 +290,16 @@ func (l *Log) Stats(id stream.ID) (stream.Stats, error) {
 	}
 	s.Partitions = slices.Clone(s.Partitions)
 	return s, nil
+}
+
+// name is a stream's name for messages; its number when the log does not know it.
+func (l *Log) name(id stream.ID) string {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if name := l.mu.names[id]; name != "" {
+		return name
+	}
+	return fmt.Sprint(id)
 }
 
 func unknownStream(id stream.ID) error {
@@ -310,6 +361,12 @@ func (l *Log) refusal() error {
 		p := problem.New(503, "log_failed", "the log can't write any more").
 			WithHint("reading goes on; see the server's log and start the server again")
 		p.Cause = *err
+		return p
+	}
+	if lost := l.Lost(); len(lost) > 0 {
+		p := problem.New(503, "log_shortened", "the log is shorter than it was, so nothing is written: %s", nameLost(lost)).
+			WithHint("restore a backup, or start the server with --accept-loss to go on without what is missing")
+		p.Cause = stream.ErrShortened
 		return p
 	}
 	if l.space.full.Load() {

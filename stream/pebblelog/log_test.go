@@ -21,7 +21,7 @@ func opener(t *testing.T) logtest.Opener {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := pebblelog.Open(store, pebblelog.Options{Clock: c.Now, Monotonic: c.Monotonic, TimerPeriod: -1})
+		l, err := pebblelog.Open(store, pebblelog.Options{Clock: c.Now, Monotonic: c.Monotonic, TimerPeriod: -1, Logger: quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,6 +28,14 @@ type Options struct {
 	// 1.5 times as much is free.
 	Space   func() (free uint64, err error)
 	MinFree uint64
+	// Witness keeps the file that tells, apart from the store, where the log ended; nil: there is
+	// none. A log that ends before that is read only, unless AcceptLoss says that it goes on without
+	// what is missing.
+	Witness    WitnessFile
+	AcceptLoss bool
+	// WitnessPeriod is the least time between two writes of the witness. Zero means 700ms; negative
+	// means that only Close and SaveWitness write it.
+	WitnessPeriod time.Duration
 	// Logger takes warnings; nil is slog's default.
 	Logger *slog.Logger
 }
@@ -43,6 +51,9 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.TimerPeriod == 0 {
 		o.TimerPeriod = 50 * time.Millisecond
+	}
+	if o.WitnessPeriod == 0 {
+		o.WitnessPeriod = 700 * time.Millisecond
 	}
 	def := func(v *int, d int) {
 		if *v == 0 {

@@ -27,6 +27,8 @@ type streamReader struct {
 	// next are the entries that were looked up and not given out; those from the store have only
 	// their index record yet.
 	next []readerEntry
+	// expect is the offset at which the next batch of a partition must begin, where it is known.
+	expect map[stream.Partition]stream.Offset
 	// upTo: everything of the stream up to here was given out or is in next.
 	upTo stream.Sequence
 }
@@ -41,7 +43,7 @@ type readerEntry struct {
 func (l *Log) Read(ids []stream.ID, after stream.Sequence) stream.Reader {
 	r := &logReader{l: l, from: -1}
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
-		r.streams = append(r.streams, streamReader{id: id, upTo: after})
+		r.streams = append(r.streams, streamReader{id: id, upTo: after, expect: map[stream.Partition]stream.Offset{}})
 	}
 	return r
 }
@@ -99,7 +101,7 @@ func (l *Log) resolve(s *streamReader) (stream.Entry, bool, error) {
 	first := s.next[0]
 	if first.entry != (stream.Entry{}) {
 		s.next = s.next[1:]
-		return first.entry, true, nil
+		return first.entry, true, l.follows(s, first.entry.Batch)
 	}
 	key := batchKey(s.id, first.index.partition, first.index.base)
 	value, err := l.kv.Get(key)
@@ -117,10 +119,36 @@ func (l *Log) resolve(s *streamReader) (stream.Entry, bool, error) {
 		err = fmt.Errorf("its sequence is %d and should be %d: %w", b.Sequence, first.sequence, errDamaged)
 	}
 	if err != nil {
-		return stream.Entry{}, false, fmt.Errorf("stream %d, partition %d, batch at offset %d: %w", s.id, first.index.partition, first.index.base, err)
+		return stream.Entry{}, false, l.atBatch(s.id, first.index.partition, first.index.base, err)
+	}
+	if err := l.follows(s, b); err != nil {
+		return stream.Entry{}, false, err
 	}
 	s.next = s.next[1:]
 	return stream.Entry{Batch: b}, true, nil
+}
+
+// follows checks that no batch is missing before b: a store that lost a table in its middle opens
+// without an error.
+func (l *Log) follows(s *streamReader, b *stream.Batch) error {
+	if b == nil {
+		return nil
+	}
+	if want, known := s.expect[b.Partition]; known && b.Base != want {
+		return l.missing(s.id, b.Partition, want, b.Base)
+	}
+	s.expect[b.Partition] = b.Base + stream.Offset(b.Len)
+	return nil
+}
+
+// missing is the error of events that should lie between two offsets and do not.
+func (l *Log) missing(id stream.ID, p stream.Partition, from, to stream.Offset) error {
+	return fmt.Errorf("stream %s, partition %d: the events from offset %d up to %d are missing: %w", l.name(id), p, from, to, errDamaged)
+}
+
+// atBatch says which batch an error is about.
+func (l *Log) atBatch(id stream.ID, p stream.Partition, base stream.Offset, err error) error {
+	return fmt.Errorf("stream %s, partition %d, batch at offset %d: %w", l.name(id), p, base, err)
 }
 
 // lookUp finds the next entries of a stream, as far as they are durable (I3).
@@ -145,7 +173,7 @@ func (l *Log) lookUp(s *streamReader) error {
 		rec, err := decodeIndex(it.Key(), it.Value())
 		if err != nil {
 			at := binary.BigEndian.Uint64(it.Key()[9:])
-			return errors.Join(fmt.Errorf("stream %d, index record of sequence %d: %w", s.id, at, err), it.Close())
+			return errors.Join(fmt.Errorf("stream %s, index record of sequence %d: %w", l.name(s.id), at, err), it.Close())
 		}
 		e := readerEntry{sequence: rec.sequence, index: rec}
 		if rec.control != nil {
@@ -157,5 +185,8 @@ func (l *Log) lookUp(s *streamReader) error {
 	if len(s.next) == chunk {
 		s.upTo = s.next[chunk-1].sequence
 	}
-	return it.Close()
+	if err := it.Close(); err != nil {
+		return fmt.Errorf("stream %s, index behind sequence %d: %w", l.name(s.id), s.upTo, err)
+	}
+	return nil
 }

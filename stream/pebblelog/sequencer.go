@@ -149,6 +149,7 @@ func (q *sequencer) add(c *commit, call *call) error {
 			for _, space := range spacesOfStream {
 				c.kv.DeletePrefix(streamPrefix(space, call.stream))
 			}
+			c.kv.Set(droppedKey(call.stream), []byte{stateVersion})
 			c.dropped = append(c.dropped, call.stream)
 		}
 	}
@@ -190,6 +191,7 @@ func (q *sequencer) addDeclare(c *commit, id stream.ID, set stream.Settings) err
 	for p := have; p < set.Partitions; p++ {
 		s.stats.Partitions = append(s.stats.Partitions, stream.PartitionStats{Idle: !isNew}) // R6
 		s.quiet = append(s.quiet, c.mono)
+		s.sums = append(s.sums, 0)
 		c.partition(s, stream.Partition(p))
 	}
 	if set.Partitions > have {
@@ -272,6 +274,7 @@ func (l *Log) publish(c *commit) {
 	l.mu.end, l.mu.at = c.end, c.at
 	for id, s := range c.touched {
 		l.mu.stats[id] = s.publicStats()
+		l.mu.names[id], l.mu.sums[id] = s.settings.Name, s.sums
 		l.mu.deadLetters[id] = s.lastDeadLetter
 	}
 	for _, e := range c.entries {
@@ -279,10 +282,16 @@ func (l *Log) publish(c *commit) {
 	}
 	for _, id := range c.dropped {
 		delete(l.mu.stats, id)
+		delete(l.mu.names, id)
+		delete(l.mu.sums, id)
 		delete(l.mu.deadLetters, id)
 		delete(l.mu.clock, id)
 		l.mu.tail.drop(id)
 		c.touched[id] = nil // so that watchers of the stream hear of its end
 	}
 	l.notifyLocked(c.touched)
+	select {
+	case l.witnessDue <- struct{}{}:
+	default:
+	}
 }

@@ -27,17 +27,29 @@ func (l *Log) Slice(id stream.ID, p stream.Partition, from stream.Offset, events
 		return out, nil
 	}
 	it := l.kv.Iter(batchKey(id, p, st.First), batchKey(id, p, st.Next))
+	next := from
 	for ok := it.SeekLT(batchKey(id, p, from+1)); ok && events > 0; ok = it.Next() {
 		key := it.Key()
 		var b *stream.Batch
 		if b, err = l.codec.decodeBatch(key, slices.Clone(it.Value())); err != nil {
-			err = fmt.Errorf("stream %d, partition %d, batch behind offset %d: %w", id, p, from, err)
+			err = l.atBatch(id, p, baseOf(key), err)
+			break
+		}
+		if b.Base > next || len(out) > 0 && b.Base != next {
+			err = l.missing(id, p, next, b.Base)
 			break
 		}
 		out = append(out, b)
+		next = b.Base + stream.Offset(b.Len)
 		events -= b.Len - int(max(0, from-b.Base))
 	}
-	return out, errors.Join(err, it.Close())
+	if events > 0 && next < st.Next && err == nil && it.Err() == nil {
+		err = l.missing(id, p, next, st.Next)
+	}
+	if cerr := it.Close(); cerr != nil {
+		err = errors.Join(err, l.atBatch(id, p, next, cerr))
+	}
+	return out, err
 }
 
 // OffsetAt is the first offset of a partition whose append time is at or after an instant; the next
@@ -56,7 +68,7 @@ func (l *Log) OffsetAt(id stream.ID, p stream.Partition, at stream.Micros) (stre
 		}
 		h, err := decodeHeader(it.Key(), it.Value())
 		if err != nil {
-			return 0, errors.Join(fmt.Errorf("stream %d, partition %d, batch at offset %d: %w", id, p, h.batch.Base, err), it.Close())
+			return 0, errors.Join(l.atBatch(id, p, baseOf(it.Key()), err), it.Close())
 		}
 		if h.batch.AppendTime >= at {
 			high = h.batch.Base

@@ -21,6 +21,8 @@ type streamState struct {
 	// the stream had no record at all.
 	quiet  []time.Duration
 	silent time.Duration
+	// sums[p] is the checksum of partition p's last batch, for the witness; 0 when there is none.
+	sums []uint32
 	// ids answers which ids are surely new; shared by copies: it only ever learns of commits that
 	// the store has taken.
 	ids *hours
@@ -31,6 +33,7 @@ func (s *streamState) clone() *streamState {
 	c := *s
 	c.stats.Partitions = slices.Clone(s.stats.Partitions)
 	c.quiet = slices.Clone(s.quiet)
+	c.sums = slices.Clone(s.sums)
 	return &c
 }
 
