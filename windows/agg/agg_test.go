@@ -124,7 +124,8 @@ func TestEmptyGroupIsNullExceptForCounts(t *testing.T) { // A1, N1
 		switch name {
 		case "bool_and", "bool_or", "count_if":
 			args[0] = row.Scalar(row.Boolean)
-		case "arg_min", "arg_max", "min_by", "max_by", "argmin", "argmax", "arg_min_null", "arg_max_null":
+		case "arg_min", "arg_max", "min_by", "max_by", "argmin", "argmax", "arg_min_null", "arg_max_null",
+			"corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept":
 			args = append(args, args[0])
 		case "quantile", "quantile_cont", "quantile_disc", "percentile_cont", "percentile_disc", "approx_quantile":
 			args = append(args, half.Type)

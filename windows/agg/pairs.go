@@ -1,0 +1,115 @@
+package agg
+
+import (
+	"math"
+
+	"tidemark/storage/row"
+)
+
+// joint is the state of correlation and regression: means, sums of squared distances and of their
+// products, of pairs (y, x); steps forwards, backwards and merged as moments has them.
+type joint struct {
+	n            int64
+	mx, my       float64
+	sxx, syy, xy float64
+}
+
+func (s *joint) add(y, x float64, w int64) {
+	for ; w > 0; w-- {
+		s.n++
+		dx, dy := x-s.mx, y-s.my
+		s.mx += dx / float64(s.n)
+		s.my += dy / float64(s.n)
+		s.sxx += dx * (x - s.mx)
+		s.syy += dy * (y - s.my)
+		s.xy += dx * (y - s.my)
+	}
+	for ; w < 0; w++ {
+		if s.n--; s.n == 0 {
+			*s = joint{}
+			continue
+		}
+		dx, dy := x-s.mx, y-s.my
+		s.mx -= dx / float64(s.n)
+		s.my -= dy / float64(s.n)
+		s.sxx = max(0, s.sxx-dx*(x-s.mx))
+		s.syy = max(0, s.syy-dy*(y-s.my))
+		s.xy -= dx * (y - s.my)
+	}
+}
+
+func (s *joint) merge(o *joint) {
+	n := s.n + o.n
+	switch {
+	case o.n == 0:
+		return
+	case s.n == 0:
+		*s = *o
+		return
+	case n == 0:
+		*s = joint{}
+		return
+	}
+	dx, dy := o.mx-s.mx, o.my-s.my
+	part := float64(s.n) * float64(o.n) / float64(n)
+	s.sxx += o.sxx + dx*dx*part
+	s.syy += o.syy + dy*dy*part
+	s.xy += o.xy + dx*dy*part
+	s.mx = (float64(s.n)*s.mx + float64(o.n)*o.mx) / float64(n)
+	s.my = (float64(s.n)*s.my + float64(o.n)*o.my) / float64(n)
+	s.n = n
+}
+
+// newJoint is an aggregate of pairs (y, x); least is how many a result needs. NaN is NULL.
+func newJoint(s Spec, least int64, value func(s *joint) float64) (*Func, error) {
+	for _, t := range s.Args {
+		if !t.IsNumeric() && t.Kind != row.Null {
+			s.Args = nil
+		}
+	}
+	if len(s.Args) != 2 {
+		return nil, &Mismatch{Name: s.Name, Types: s.Args, Reason: "it takes two numbers, y and x"}
+	}
+	double := row.Scalar(row.Double)
+	f := &Func{Type: double, Args: []row.Type{double, double}}
+	f.column = func() Column {
+		return &column[joint]{
+			each: 48,
+			addAll: perRow(2, func(s *joint, r *rows, i int, w int64) int {
+				s.add(r.args[0].F64[i], r.args[1].F64[i], w)
+				return 0
+			}),
+			merge: func(dst, src *joint) int { dst.merge(src); return 0 },
+			result: func(j *joint, out *row.Vector) error {
+				if j.n < least {
+					out.AppendNull()
+					return nil
+				}
+				switch v := value(j); {
+				case math.IsNaN(v):
+					out.AppendNull()
+				case math.IsInf(v, 0):
+					return &Failure{Code: "out_of_range", Message: s.Name + " is out of range!"}
+				default:
+					out.AppendFloat64(v)
+				}
+				return nil
+			},
+			encode: func(s *joint, dst []byte) []byte {
+				dst = appendVarint(dst, s.n)
+				for _, x := range []float64{s.mx, s.my, s.sxx, s.syy, s.xy} {
+					dst = appendFloat(dst, x)
+				}
+				return dst
+			},
+			decode: func(s *joint, d *decoder) int {
+				s.n = d.varint()
+				s.mx, s.my, s.sxx, s.syy, s.xy = d.float(), d.float(), d.float(), d.float(), d.float()
+				return 0
+			},
+		}
+	}
+	return f, nil
+}
+
+func slope(s *joint) float64 { return s.xy / s.sxx }
