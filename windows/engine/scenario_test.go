@@ -71,6 +71,9 @@ func TestMain(m *testing.M) {
 		for _, v := range randomViews {
 			keepTree(v.sql)
 		}
+		for _, v := range benchViews {
+			keepTree(v.sql)
+		}
 	}
 	if len(asts) != before {
 		saveTrees()
