@@ -147,6 +147,24 @@ func (t table) texts() {
 		}
 		return string(b), nil
 	}), tVarchar))
+	t.define("encode", on(tBlob, map1(str, str, func(s string) string { return s }), tVarchar))
+	t.define("decode", on(tVarchar, try1(str, str, func(s string) (string, *Failure) {
+		if !utf8.ValidString(s) {
+			return "", conversion("Failure in decode: could not convert blob to UTF8 string, the blob contained invalid UTF8 characters")
+		}
+		return s, nil
+	}), tBlob))
+	t.define("unhex", on(tBlob, try1(str, str, func(s string) (string, *Failure) {
+		if len(s)%2 != 0 {
+			s = "0" + s
+		}
+		b, err := hex.DecodeString(s)
+		if err != nil {
+			return "", invalidInput("Invalid input for hex digit: %s", shortText(s))
+		}
+		return string(b), nil
+	}), tVarchar))
+	t.alias("unhex", "from_hex")
 	number := func(names string, base int) {
 		for _, n := range strings.Fields(names) {
 			t.define(n, on(tVarchar, map1(i64, str, func(x int64) string {
