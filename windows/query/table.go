@@ -426,6 +426,8 @@ func (b *binder) span(c *call, arg sqlExpr) windows.Interval {
 	}
 	v := e.ConstValue()
 	switch {
+	case v == nil: // it fails when it is evaluated
+		bad("%s is no INTERVAL", clip(textOf(arg)))
 	case e.Type.Kind != row.Interval:
 		bad("the size of %s is %s, not INTERVAL", c.name, e.Type)
 	case v.IsNull(0):

@@ -219,7 +219,7 @@ func (r *rewriter) columns(t object, ctes []namedQuery) []string {
 		args, _ := f["children"].([]any)
 		if name, ok := argumentName(f); ok {
 			in = r.namedColumns(name, ctes)
-		} else if a, _ := args[0].(object); a["class"] == "SUBQUERY" {
+		} else if a, _ := firstNode(args).(object); a["class"] == "SUBQUERY" {
 			inner, _ := a["subquery"].(object)
 			node, _ := inner["node"].(object)
 			in = r.outputs(node, ctes)
@@ -240,6 +240,13 @@ func (r *rewriter) columns(t object, ctes []namedQuery) []string {
 		}
 	}
 	return out
+}
+
+func firstNode(list []any) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return list[0]
 }
 
 // namedColumns are the names of the columns of a relation or CTE.

@@ -110,7 +110,7 @@ func (b *binder) count(e sqlExpr, clause string) int64 {
 		refuse(unsupported(place(e, 0), "%s needs a constant number of rows", clause))
 	}
 	x := b.value(e, s)
-	if !x.IsConst() || !x.Type.IsInteger() || x.Type.Class() != row.Int64Class || x.ConstValue().IsNull(0) {
+	if !x.IsConst() || x.ConstValue() == nil || !x.Type.IsInteger() || x.Type.Class() != row.Int64Class || x.ConstValue().IsNull(0) {
 		refuse(unsupported(place(e, 0), "%s needs a constant whole number of rows", clause))
 	}
 	return x.ConstValue().I64[0]
