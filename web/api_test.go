@@ -18,8 +18,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tidemark/storage/catalog"
 	"tidemark/web"
 	"tidemark/web/api"
+	"tidemark/web/auth"
 	"tidemark/web/live"
 )
 
@@ -264,7 +266,12 @@ func TestMetricsAreShown(t *testing.T) {
 func TestOpenAPIDocumentIsTheRoutes(t *testing.T) { // I5 of web/api
 	t.Parallel()
 	hub := live.NewHub(live.Options{Logger: quiet})
-	app := web.New(web.Options{API: fakeDeps(t), Live: hub, Metrics: prometheus.NewRegistry(), Logger: quiet})
+	deps := fakeDeps(t)
+	keys, err := auth.Open(deps.Dashboards.(*catalog.Catalog), auth.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := web.New(web.Options{API: deps, Live: hub, Auth: keys, Metrics: prometheus.NewRegistry(), Logger: quiet})
 	var doc struct {
 		OpenAPI string
 		Paths   map[string]map[string]json.RawMessage
