@@ -19,7 +19,8 @@ var layers = map[string]int{"cmd": 5, "web": 4, "ingest": 4, "migrations": 4, "w
 // strangers are pairs of folders (or packages) that must not know each other although the layers
 // would allow it.
 var strangers = [][2]string{
-	{"web", "ingest"}, {"ingest", "web"},
+	{"web", "ingest"},
+	{"ingest", "web"},
 	{"ingest", "windows"},
 	{"windows", "storage/history"},
 	{"stream", "storage/history"},
