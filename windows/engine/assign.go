@@ -19,6 +19,12 @@ type fixed struct {
 	timeCol int
 	where   *expr.Expr
 	outs    targets
+	options Function
+	// over says that the rows come from operators with state: their lateness was judged where the
+	// events entered, so a change is never late (V1). finalAt gives when a window is final from
+	// its end (V2).
+	over    bool
+	finalAt func(end windows.Micros) windows.Micros
 
 	errs       expr.Errors
 	start, end *row.Vector
@@ -32,6 +38,10 @@ func (a *fixed) take(c *chunk) {
 		a.spread(c, &out)
 	} else {
 		a.place(c, &out)
+	}
+	if a.over {
+		a.takeOver(c, &out)
+		return
 	}
 	if from := a.e.cfg.WindowsFrom; from != nil {
 		sel := make([]int32, 0, out.rows())
@@ -47,6 +57,39 @@ func (a *fixed) take(c *chunk) {
 	}
 	a.given = out
 	a.outs.send(&out)
+}
+
+// takeOver gives on rows with weights. Their windows are final when no row can come into them, and
+// the rows themselves are (V3).
+func (a *fixed) takeOver(c, out *chunk) {
+	f := *c.f
+	f.finalAt, f.times = make([]windows.Micros, out.Len), a.end.I64
+	from := out.f.from
+	if from != nil {
+		out.Weights, f.ranks, f.evidence = nil, nil, nil
+	}
+	out.each(func(i int) {
+		k := i
+		if from != nil {
+			k = int(from[i])
+		}
+		f.finalAt[i] = max(c.f.final(k), a.finalAt(a.end.I64[i]))
+		if from == nil {
+			return
+		}
+		out.Weights = append(out.Weights, c.Weight(k))
+		if c.f.ranks != nil {
+			f.ranks = append(f.ranks, c.f.ranks[k])
+		}
+		if c.f.evidence != nil {
+			f.evidence = append(f.evidence, c.f.evidence[k])
+		}
+	})
+	out.f = &f
+	if a.where != nil {
+		out.sel = a.e.keep(a.where, out, &a.errs, nil)
+	}
+	a.outs.send(out)
 }
 
 // place adds the one window of tumble; the rows keep their numbers.
@@ -112,7 +155,7 @@ func (a *fixed) judge() {
 		if met < at || e.failed(ev) || c.f.wasRefused(i) {
 			return
 		}
-		if met >= windows.Later(at, e.cfg.AllowedLateness) {
+		if met >= windows.Later(at, a.options.AllowedLateness) {
 			if c.f.refused == nil {
 				c.f.refused = make([]bool, c.Len)
 			}
@@ -121,14 +164,16 @@ func (a *fixed) judge() {
 		} else {
 			e.cuts = append(e.cuts, cut{event: ev, finalAt: at})
 		}
-		e.markLate(ev)
+		if !a.options.Quiet {
+			e.markLate(ev)
+		}
 	})
 }
 
 // outcomes adds to the notes of late events what their windows here did.
 func (a *fixed) outcomes() {
 	c := &a.given
-	if c.f == nil {
+	if c.f == nil || a.options.Quiet {
 		return
 	}
 	c.each(func(i int) {

@@ -8,8 +8,8 @@ import (
 )
 
 // build makes the operators of the plan. A node that two others read is one operator.
-func (e *Engine) build() error {
-	b := &builder{e: e, made: map[query.Node]*targets{}, readers: map[query.Node]int{}, fused: map[*query.Assign]bool{}, sess: map[*query.Assign]*sessions{}}
+func (e *Engine) build(own Config) error {
+	b := &builder{e: e, own: own, made: map[query.Node]*targets{}, readers: map[query.Node]int{}, fused: map[*query.Assign]bool{}, sess: map[*query.Assign]*sessions{}}
 	b.count(e.plan.Root)
 	e.emit = newEmitter(e)
 	outs, err := b.node(e.plan.Root, true)
@@ -21,7 +21,8 @@ func (e *Engine) build() error {
 }
 
 type builder struct {
-	e *Engine
+	e   *Engine
+	own Config // as it was given
 	// made are the places where a node's readers are listed.
 	made    map[query.Node]*targets
 	readers map[query.Node]int
@@ -142,6 +143,45 @@ func events(n query.Node) bool {
 		return true
 	}
 	return false
+}
+
+// follow finds what the time of a window function over rows with weights is: the end of a window
+// beneath, or the start of one of tumble or hop. It gives the watermark at which a window that ends
+// at a time is final (V2), or nil where the time is something else.
+func follow(n query.Node, col int) func(end windows.Micros) windows.Micros {
+	switch x := n.(type) {
+	case *query.Assign:
+		switch bound := col - len(x.In.Fields()); {
+		case bound < 0:
+			return follow(x.In, col)
+		case bound == 1:
+			return func(end windows.Micros) windows.Micros { return end }
+		case x.Kind == windows.Tumble:
+			// All windows that start before end are final when the last of them is.
+			return func(end windows.Micros) windows.Micros { return x.Size.Add(x.Size.Bucket(end - 1)) }
+		case x.Kind == windows.Hop:
+			return func(end windows.Micros) windows.Micros { return x.Size.Add(x.Slide.Bucket(end - 1)) }
+		}
+	case *query.Filter:
+		return follow(x.In, col)
+	case *query.Project:
+		if c := x.Exprs[col].ColumnNumber(); c >= 0 {
+			return follow(x.In, c)
+		}
+	case *query.Aggregate:
+		if col < len(x.Keys) {
+			return follow(x.In, x.Keys[col])
+		}
+	case *query.TopN:
+		if col < len(x.In.Fields()) {
+			return follow(x.In, col)
+		}
+	case *query.Over:
+		if col < len(x.In.Fields()) {
+			return follow(x.In, col)
+		}
+	}
+	return nil
 }
 
 // connect makes the operator of a node and lets t read it.
@@ -291,21 +331,27 @@ func (b *builder) sessionsOf(n *query.Aggregate) *sessionGroups {
 }
 
 func (b *builder) assign(n *query.Assign) (*targets, error) {
+	var finalAt func(windows.Micros) windows.Micros
 	if !events(n.In) {
-		return nil, unsupported("a window function over groups or over another window function of state isn't supported yet")
+		if finalAt = follow(n.In, n.TimeCol); finalAt == nil || n.Kind != windows.Tumble && n.Kind != windows.Hop {
+			return nil, unsupported("a %s window can't follow this time here yet", n.Kind)
+		}
 	}
+	options := b.e.function(n.Number, b.own)
 	ts := row.Scalar(row.Timestamp)
 	switch n.Kind {
 	case windows.Tumble, windows.Hop:
 		o := &fixed{
 			e: b.e, number: n.Number, hop: n.Kind == windows.Hop, tumble: windows.Tumbling{Size: n.Size},
 			hopping: windows.Hopping{Slide: n.Slide, Size: n.Size}, timeCol: n.TimeCol, where: n.Where,
-			start: row.NewVector(ts, 0), end: row.NewVector(ts, 0),
+			options: options, over: finalAt != nil, finalAt: finalAt, start: row.NewVector(ts, 0), end: row.NewVector(ts, 0),
 		}
 		if err := b.connect(n.In, o, false); err != nil {
 			return nil, err
 		}
-		b.e.windows = append(b.e.windows, o)
+		if !o.over {
+			b.e.windows = append(b.e.windows, o)
+		}
 		return &o.outs, nil
 	case windows.Session:
 		gap, ok := n.Size.Span()
@@ -314,7 +360,7 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 		}
 		o := &sessions{
 			e: b.e, id: b.ids, number: n.Number, kind: windows.Sessions{Gap: gap}, timeCol: n.TimeCol, keys: n.Keys,
-			where: n.Where, table: map[string][]int32{}, start: row.NewVector(ts, 0),
+			where: n.Where, options: options, table: map[string][]int32{}, start: row.NewVector(ts, 0),
 		}
 		b.ids++
 		b.sess[n] = o
@@ -345,6 +391,7 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 		}
 		o := newSliding(b.e, b.ids, n.In.Fields())
 		o.number, o.kind, o.timeCol, o.keys, o.where = n.Number, windows.Sliding{Size: size}, n.TimeCol, n.Keys, n.Where
+		o.options = options
 		b.ids++
 		b.e.windows = append(b.e.windows, o)
 		b.e.ops = append(b.e.ops, o)

@@ -34,6 +34,17 @@ type Config struct {
 	WindowsFrom *windows.Micros
 	// Evidence asks for Changes.Evidence.
 	Evidence bool
+	// Functions are other options for window functions by their number: those of a view beneath
+	// that is a part of this one's plan.
+	Functions map[int]Function
+}
+
+// Function is what one window function of a view does with late events.
+type Function struct {
+	AllowedLateness windows.Micros
+	// Quiet functions refuse without a word: the view beneath counts and records its late events
+	// (V1).
+	Quiet bool
 }
 
 // Engine runs one plan. It belongs to one goroutine.
@@ -111,10 +122,22 @@ func New(plan *query.Plan, cfg Config) (*Engine, error) {
 		tracker: windows.NewTracker(plan.Time == query.AppendTime, cfg.Streams),
 		wm:      windows.NoWatermark,
 	}
-	if err := e.build(); err != nil {
+	// State is kept as long as any input may correct (V1).
+	for _, f := range cfg.Functions {
+		e.cfg.AllowedLateness = max(e.cfg.AllowedLateness, f.AllowedLateness)
+	}
+	if err := e.build(cfg); err != nil {
 		return nil, err
 	}
 	return e, nil
+}
+
+// function gives the options of a window function.
+func (e *Engine) function(number int, own Config) Function {
+	if f, ok := own.Functions[number]; ok {
+		return f
+	}
+	return Function{AllowedLateness: own.AllowedLateness}
 }
 
 // Watermark is the view's watermark, or windows.NoWatermark.

@@ -74,6 +74,7 @@ func TestMain(m *testing.M) {
 		for _, v := range benchViews {
 			keepTree(v.sql)
 		}
+		keepTree(perMinute)
 	}
 	if len(asts) != before {
 		saveTrees()
@@ -157,6 +158,9 @@ type script struct {
 	plan    *query.Plan
 	out     bytes.Buffer // the file with the actual output in place
 	all     history
+	wrap    func(*query.Plan) // changes each compiled plan
+
+	functions map[int]Function
 }
 
 type fakeStream struct {
@@ -310,7 +314,7 @@ func (s *script) declare(rest string) {
 func (s *script) view(rest string) {
 	options, sql, _ := strings.Cut(rest, ":")
 	s.sql = strings.TrimSpace(sql)
-	s.cfg = Config{AllowedLateness: time.Hour.Microseconds()}
+	s.cfg = Config{AllowedLateness: time.Hour.Microseconds(), Functions: s.functions}
 	ooo := int64(0)
 	for _, o := range strings.Split(options, ",") {
 		word, value, _ := strings.Cut(strings.TrimSpace(o), " ")
@@ -349,6 +353,7 @@ func (s *script) view(rest string) {
 		s.cfg.Streams = append(s.cfg.Streams, windows.TrackedStream{Stream: src.Stream, MaxOutOfOrderness: ooo, IdleAdvance: true})
 	}
 	s.engine = s.open()
+	s.plan = s.engine.plan
 	for _, e := range s.log {
 		s.must(s.engine.Step(e))
 	}
@@ -365,6 +370,9 @@ func (s *script) open() *Engine {
 	// Expressions belong to one engine.
 	plan, err := query.Compile(parseKept, s, s.sql, query.Options{EmitFinal: s.cfg.EmitFinal})
 	s.must(err)
+	if s.wrap != nil {
+		s.wrap(plan)
+	}
 	e, err := New(plan, s.cfg)
 	s.must(err)
 	return e

@@ -28,6 +28,7 @@ type sessions struct {
 	keys    []int
 	where   *expr.Expr
 	outs    targets
+	options Function
 	// One of the two is behind it: an aggregate that groups by the session, or rows that are kept.
 	agg  *aggregate
 	rows *sessionRows
@@ -155,7 +156,7 @@ func (o *sessions) root(x int32) int32 {
 
 // one judges one event and puts it into its session.
 func (o *sessions) one(i, ev int) {
-	t, met, lateness := o.in.Cols[o.timeCol].I64[i], o.e.met[ev], o.e.cfg.AllowedLateness
+	t, met, lateness := o.in.Cols[o.timeCol].I64[i], o.e.met[ev], o.options.AllowedLateness
 	start, end := o.kind.Own(t)
 	o.keyBuf = row.AppendRowKey(o.keyBuf[:0], &o.in.Batch, o.keys, i)
 	list := o.table[string(o.keyBuf)]
@@ -174,7 +175,7 @@ func (o *sessions) one(i, ev int) {
 			wasFinal = wasFinal || met > s.end
 		}
 	}
-	if t < met && (o.where == nil || o.passes.Get(i)) && (closed || wasFinal) {
+	if t < met && (o.where == nil || o.passes.Get(i)) && (closed || wasFinal) && !o.options.Quiet {
 		o.note(ev, start, end, met, closed)
 	}
 	if closed {
@@ -215,7 +216,7 @@ func (o *sessions) note(ev int, start, end, met windows.Micros, closed bool) {
 	o.e.markLate(ev)
 	n := lateNote{event: ev, taken: !closed, corrected: !closed}
 	if closed {
-		lateness := o.e.cfg.AllowedLateness
+		lateness := o.options.AllowedLateness
 		if met > windows.Later(end, lateness) && o.givenOut(start) {
 			n.refused = append(n.refused, Refusal{Function: o.number, Start: start, End: end})
 		}
@@ -281,7 +282,7 @@ func (o *sessions) outcomes() {
 		n.corrected = n.corrected || l.corrected
 	}
 	// Late events of other functions may have been taken here, on time.
-	if o.in.f == nil || len(o.e.lateEvents) == len(o.late) {
+	if o.in.f == nil || len(o.e.lateEvents) == len(o.late) || o.options.Quiet {
 		return
 	}
 	o.given.each(func(i int) {
@@ -299,7 +300,7 @@ func (o *sessions) done() {
 // its own window from here on (L3).
 func (o *sessions) forget(wm windows.Micros) {
 	o.time.eachDue(wm, func(windows.Micros, []int32) {})
-	o.time.eachClosed(wm, windows.Later(o.e.cfg.AllowedLateness, o.kind.Gap), func(at windows.Micros, xs []int32) {
+	o.time.eachClosed(wm, windows.Later(o.options.AllowedLateness, o.kind.Gap), func(at windows.Micros, xs []int32) {
 		for _, x := range xs {
 			s := &o.all[x]
 			if !s.live || windows.Session.FinalAt(s.end) != at {

@@ -28,6 +28,7 @@ type sliding struct {
 	keys    []int
 	where   *expr.Expr
 	outs    targets
+	options Function
 
 	table map[string]*slideKey
 	rows  []slideRow
@@ -121,7 +122,7 @@ func (o *sliding) judge() {
 		if t >= met || e.failed(ev) || c.f.wasRefused(i) {
 			return
 		}
-		if met > windows.Later(t, e.cfg.AllowedLateness) {
+		if met > windows.Later(t, o.options.AllowedLateness) {
 			if c.f.refused == nil {
 				c.f.refused = make([]bool, c.Len)
 			}
@@ -130,7 +131,7 @@ func (o *sliding) judge() {
 		} else {
 			e.cuts = append(e.cuts, cut{event: ev, finalAt: windows.AtOnce})
 		}
-		if o.given(i) {
+		if o.given(i) && !o.options.Quiet {
 			e.markLate(ev)
 		}
 	})
@@ -151,7 +152,7 @@ func (o *sliding) given(i int) bool {
 
 func (o *sliding) outcomes() {
 	c := &o.in
-	if c.f == nil {
+	if c.f == nil || o.options.Quiet {
 		return
 	}
 	c.each(func(i int) {
@@ -292,7 +293,7 @@ func (o *sliding) forget(wm windows.Micros) {
 	for len(o.old.at) > 0 {
 		r := o.old.at[0]
 		x := &o.rows[r]
-		if windows.Later(windows.Later(x.time, o.kind.Size), o.e.cfg.AllowedLateness) >= wm {
+		if windows.Later(windows.Later(x.time, o.kind.Size), o.options.AllowedLateness) >= wm {
 			return
 		}
 		heap.Pop(&o.old)

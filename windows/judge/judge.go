@@ -17,6 +17,23 @@ type Config struct {
 	Streams         []windows.TrackedStream
 	EventsFrom      *windows.Micros
 	WindowsFrom     *windows.Micros
+	// Functions are other options for window functions by their number: those of a view beneath
+	// that is a part of the plan.
+	Functions map[int]Function
+}
+
+// Function is what one window function does with late events; quiet ones tell nothing.
+type Function struct {
+	AllowedLateness windows.Micros
+	Quiet           bool
+}
+
+// lateness is the allowed lateness of a function.
+func (j *Judge) lateness(a *query.Assign) windows.Micros {
+	if f, ok := j.cfg.Functions[a.Number]; ok {
+		return f.AllowedLateness
+	}
+	return j.cfg.AllowedLateness
 }
 
 // Event is where an event lies.
@@ -141,6 +158,9 @@ func (j *Judge) event(b *stream.Batch, i int) {
 			default:
 				f = j.fixed(a, in, k, met, ev)
 			}
+			if j.cfg.Functions[a.Number].Quiet {
+				continue
+			}
 			refused = refused || f.refused
 			taken = taken || f.taken
 			corrected = corrected || f.corrected
@@ -180,7 +200,7 @@ func (j *Judge) fixed(a *query.Assign, in *row.Batch, k int, met windows.Micros,
 		if !j.givenOut(start) || !passes(a, in, k, start, end) {
 			continue
 		}
-		if met >= end && met >= windows.Later(end, j.cfg.AllowedLateness) {
+		if met >= end && met >= windows.Later(end, j.lateness(a)) {
 			f.refused = true
 			j.verdict.Pairs[a.Number] = append(j.verdict.Pairs[a.Number], Pair{ev, start, end})
 			continue
@@ -195,7 +215,7 @@ func (j *Judge) fixed(a *query.Assign, in *row.Batch, k int, met windows.Micros,
 func (j *Judge) slide(a *query.Assign, in *row.Batch, k int, met windows.Micros, ev Event) (f fate) {
 	t := in.Cols[a.TimeCol].I64[k]
 	tells := j.givenOut(a.Size.Sub(t)) && passes(a, in, k, a.Size.Sub(t), t)
-	if met > windows.Later(t, j.cfg.AllowedLateness) {
+	if met > windows.Later(t, j.lateness(a)) {
 		f.refused = tells
 		j.verdict.Events[a.Number] = append(j.verdict.Events[a.Number], ev)
 		return f
@@ -209,7 +229,7 @@ func (j *Judge) session(a *query.Assign, in *row.Batch, k int, met windows.Micro
 	t := in.Cols[a.TimeCol].I64[k]
 	gap, _ := a.Size.Span()
 	own := span{t, t + gap}
-	closed := func(s span) bool { return met > windows.Later(s.end, j.cfg.AllowedLateness) }
+	closed := func(s span) bool { return met > windows.Later(s.end, j.lateness(a)) }
 	final := func(s span) bool { return met > s.end }
 
 	key := string(row.AppendRowKey(nil, in, a.Keys, k))
@@ -221,7 +241,7 @@ func (j *Judge) session(a *query.Assign, in *row.Batch, k int, met windows.Micro
 	apart := []span{}
 	for _, s := range j.bounds[a][key] {
 		switch {
-		case met > windows.Later(s.end, j.cfg.AllowedLateness+gap): // forgotten
+		case met > windows.Later(s.end, j.lateness(a)+gap): // forgotten
 		case t <= s.end && s.start <= t+gap:
 			if closed(s) {
 				refusing = append(refusing, s)
