@@ -2,6 +2,7 @@ package query
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,7 +34,15 @@ func BatchUpTo(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string, upT
 	if err != nil {
 		return "", fmt.Errorf("encode the syntax tree: %w", err)
 	}
-	return fromAST(tree)
+	if out, err = fromAST(tree); err != nil {
+		var p *problem.Problem
+		if !errors.As(err, &p) {
+			p = unsupported(-1, "DuckDB can't write this SQL back from its syntax tree").WithHint("write it in another way")
+			p.Cause = err
+		}
+		return "", p
+	}
+	return out, nil
 }
 
 // rewriter changes a tree in place.

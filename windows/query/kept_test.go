@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"tidemark/storage/problem"
 	"tidemark/storage/row"
 )
 
@@ -149,7 +150,7 @@ func (k *keptParser) write(ast []byte) (string, error) {
 	}
 	out, err := k.run("d", string(ast))
 	if err != nil {
-		return "", err
+		return "", problem.From(err)
 	}
 	k.sqls[hash] = out
 	return out, nil
