@@ -25,10 +25,33 @@ func Batch(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string) (string
 
 // BatchUpTo is Batch over the beginning of the log: of each stream that upTo names (in lower case)
 // only events up to that sequence count, and only the columns that the catalog has.
-func BatchUpTo(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string, upTo map[string]stream.Sequence) (out string, err error) {
+func BatchUpTo(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string, upTo map[string]stream.Sequence) (string, error) {
+	return BatchWithout(parser, fromAST, cat, sql, upTo, nil)
+}
+
+// Left is what a window function leaves out of the batch answer (T1), as conditions that the rest
+// fulfils. An empty text is no condition.
+type Left struct {
+	// Input holds for the events of each stream, by its name in lower case, that the function
+	// reads: over the stream's columns and pseudo columns.
+	Input map[string]string
+	// Output holds for the rows that the function gives: over window_start and window_end, and,
+	// where its argument is a stream, over the stream's columns and pseudo columns.
+	Output string
+}
+
+// BatchWithout is BatchUpTo without what the view's window functions refused: left says it of each,
+// by its number in the order of the text.
+func BatchWithout(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string, upTo map[string]stream.Sequence, left func(number int) Left) (out string, err error) {
 	defer boundary(&err)
 	statement := parse(parser, sql)
 	r := &rewriter{parser: parser, cat: cat, upTo: upTo}
+	if left != nil {
+		r.left = map[int]Left{}
+		for i, at := range windowPlaces(statement) {
+			r.left[at] = left(i)
+		}
+	}
 	r.query(statement["node"], nil)
 	tree, err := json.Marshal(object{"error": false, "statements": []any{statement}})
 	if err != nil {
@@ -50,6 +73,34 @@ type rewriter struct {
 	parser ParseSQL
 	cat    Catalog
 	upTo   map[string]stream.Sequence
+	left   map[int]Left // by the place of a window function in the text
+	within []Left       // of the window functions around what is rewritten
+}
+
+// windowPlaces are the places of the window functions of a text, in order.
+func windowPlaces(v any) []int {
+	var places []int
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, m := range v {
+				walk(m)
+			}
+		case object:
+			if f, ok := v["function"].(object); ok && v["type"] == "TABLE_FUNCTION" {
+				if _, ok := windowKinds[functionName(f)]; ok {
+					places = append(places, location(f))
+				}
+			}
+			for _, m := range v {
+				walk(m)
+			}
+		}
+	}
+	walk(v)
+	slices.Sort(places)
+	return places
 }
 
 // query rewrites a query node; ctes are the names that hide relations of the catalog.
@@ -253,8 +304,19 @@ func (r *rewriter) table(t object, ctes []namedQuery) object {
 
 // prefix cuts a stream down to the events that count.
 func (r *rewriter) prefix(t object, name string, ctes []namedQuery) object {
-	last, ok := r.upTo[strings.ToLower(name)]
-	if !ok || !r.isStream(name, ctes) {
+	if !r.isStream(name, ctes) {
+		return t
+	}
+	var conditions []string
+	if last, ok := r.upTo[strings.ToLower(name)]; ok {
+		conditions = append(conditions, fmt.Sprintf("%s <= %d", PseudoSequence, last))
+	}
+	for _, l := range r.within {
+		if c := l.Input[strings.ToLower(name)]; c != "" {
+			conditions = append(conditions, "("+c+")")
+		}
+	}
+	if len(conditions) == 0 {
 		return t
 	}
 	rel, _ := r.cat.Relation(name)
@@ -262,7 +324,7 @@ func (r *rewriter) prefix(t object, name string, ctes []namedQuery) object {
 	for _, f := range append(slices.Clip(rel.Fields), pseudoColumns...) {
 		columns = append(columns, `"`+strings.ReplaceAll(f.Name, `"`, `""`)+`"`)
 	}
-	statement := parse(r.parser, fmt.Sprintf("SELECT * FROM (SELECT %s FROM __input WHERE %s <= %d) AS w", strings.Join(columns, ", "), PseudoSequence, last))
+	statement := parse(r.parser, fmt.Sprintf("SELECT * FROM (SELECT %s FROM __input WHERE %s) AS w", strings.Join(columns, ", "), strings.Join(conditions, " AND ")))
 	node, _ := statement["node"].(object)
 	inner, _ := copied(t).(object)
 	inner["alias"], inner["column_name_alias"] = "", []any{}
@@ -317,7 +379,10 @@ func (r *rewriter) window(t, f object, ctes []namedQuery) object {
 		}
 	}
 
+	left := r.left[location(f)]
+	r.within = append(r.within, left)
 	input, alias, hidden := r.windowInput(args[0], name, ctes)
+	r.within = r.within[:len(r.within)-1]
 	time := args[1]
 	if rel, ok := r.cat.Relation(alias); ok && hidden != nil && timeIsText(rel, time) {
 		time = columnNode(PseudoTime)
@@ -332,6 +397,9 @@ func (r *rewriter) window(t, f object, ctes []namedQuery) object {
 	template := windowSQL(kind.kind, len(keys), hidden)
 	if kind.kind == windows.Hop {
 		template = strings.Replace(template, "__count", fmt.Sprint(r.hopCount(args[2], args[3], at)), 1)
+	}
+	if left.Output != "" {
+		template = "SELECT * FROM (" + template + ") AS r WHERE " + left.Output
 	}
 	statement := parse(r.parser, "SELECT * FROM ("+template+") AS w")
 	node, _ := statement["node"].(object)
