@@ -117,6 +117,9 @@ func (a *App) shell() {
 	}
 }
 
+// inChunks is how fasthttp tells of a body whose length is not announced.
+const inChunks = -1
+
 // refuseUnread has requests without a valid key refused before their bodies are read. fasthttp lets
 // no handler run at that point, but it shows the header: a request without a key is given one that
 // announces no body, so that its handler, and the answer, come at once. What the client sends as
@@ -126,7 +129,8 @@ func (a *App) refuseUnread(server *fasthttp.Server) {
 		return
 	}
 	server.HeaderReceived = func(h *fasthttp.RequestHeader) (same fasthttp.RequestConfig) {
-		if h.ContentLength() != 0 && a.opts.Auth.Authenticated(h) != nil {
+		n := h.ContentLength()
+		if (n > 0 || n == inChunks) && a.opts.Auth.Authenticated(h) != nil {
 			h.Del(fiber.HeaderExpect) // nothing to continue with
 			h.SetContentLength(0)
 			h.SetConnectionClose()

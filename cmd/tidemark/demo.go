@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tidemark/storage/problem"
+	"tidemark/web/auth"
 )
 
 type demoCmd struct {
@@ -53,9 +54,10 @@ func (c *demoCmd) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	failed := make(chan error, 1)
-	err = serve(ctx, o, true, func(addr net.Addr, _ *slog.Logger) {
+	err = serve(ctx, o, true, func(addr net.Addr, s *service, _ *slog.Logger) {
+		key := s.keys.Ephemeral("demo", auth.Admin) // the shop goes on when somebody makes keys
 		go func() {
-			if err := runShop(ctx, addr.String(), o.Data); err != nil && ctx.Err() == nil {
+			if err := runShop(ctx, addr.String(), key, o.Data); err != nil && ctx.Err() == nil {
 				failed <- err
 				stop(err)
 			}
@@ -82,8 +84,8 @@ func emptyDemo(dir string) error {
 
 // runShop declares what the demo needs, fills in the recent past when there is none, and then sends
 // events as they happen.
-func runShop(ctx context.Context, addr, dir string) error {
-	cl := serverFlags{Server: "http://" + addr}.client()
+func runShop(ctx context.Context, addr, key, dir string) error {
+	cl := serverFlags{Server: "http://" + addr, Key: key}.client()
 	if err := waitReady(ctx, cl); err != nil {
 		return err
 	}

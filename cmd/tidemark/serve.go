@@ -27,13 +27,13 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		o.print(os.Stdout, from)
 		return nil
 	}
-	return serve(ctx, o, false, func(addr net.Addr, logger *slog.Logger) {
+	return serve(ctx, o, false, func(addr net.Addr, _ *service, logger *slog.Logger) {
 		logger.Info("listening", "address", "http://"+addr.String(), "data", absolute(o.Data))
 	})
 }
 
 // serve runs a server until ctx ends; started is called once it listens.
-func serve(ctx context.Context, o options, demo bool, started func(net.Addr, *slog.Logger)) error {
+func serve(ctx context.Context, o options, demo bool, started func(net.Addr, *service, *slog.Logger)) error {
 	logger := newLogger(o)
 	ln, err := listen(o.Listen)
 	if err != nil {
@@ -47,7 +47,7 @@ func serve(ctx context.Context, o options, demo bool, started func(net.Addr, *sl
 	if err := s.mayListen(o, logger); err != nil {
 		return errors.Join(err, ln.Close(), s.closeStores())
 	}
-	started(ln.Addr(), logger)
+	started(ln.Addr(), s, logger)
 	err = s.run(ctx, ln)
 	logger.Info("stopped")
 	return err

@@ -213,8 +213,15 @@ func (k *Keys) allow(c *fiber.Ctx, f found, rule Rule) error {
 	}
 	if rule.Relation {
 		name, err := url.PathUnescape(c.Params("name"))
-		if err != nil || !p.Covers(name) {
-			return p.May(rule.first(p), strings.Clone(c.Params("name")))
+		if err != nil {
+			name = strings.Clone(c.Params("name"))
+		}
+		scope := rule.first(p)
+		if scope != Ingest && scope != Beacon && k.isAlert(name) {
+			scope = Alerts
+		}
+		if err := p.May(scope, name); err != nil {
+			return err
 		}
 	}
 	return k.pace(f.key)

@@ -1,12 +1,18 @@
 package auth_test
 
 import (
+	"crypto/tls"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/gorilla/websocket"
 
 	"tidemark/storage/problem"
 	"tidemark/web"
@@ -64,6 +70,10 @@ func TestEveryKeyMayDoWhatItsScopesSay(t *testing.T) {
 		{"a read key without patterns sees it", "GET", "/", "auditor", nil, 200, "served"},
 		{"a read key can't read alerts", "GET", "/v1/alerts/fraud/log", "auditor", nil, 403, "scope alerts"},
 		{"a read key can't delete", "DELETE", "/v1/dashboards/shop", "auditor", nil, 403, "scope admin"},
+		{"an alert is none of a read key's views", "GET", "/v1/views/fraud/rows", "auditor", nil, 403, "scope alerts"},
+		{"its late events neither", "GET", "/v1/views/late_fraud/rows", "auditor", nil, 403, "scope alerts"},
+		{"an escaped alert is an alert", "GET", "/v1/views/%66raud/rows", "auditor", nil, 403, "scope alerts"},
+		{"an admin key reads an alert's rows", "GET", "/v1/views/fraud/rows", "ops", nil, 200, "served"},
 		{"an alerts key reads alerts", "GET", "/v1/alerts/fraud/log", "pager", nil, 200, "served"},
 		{"an alerts key can't read views", "GET", "/v1/views/sales_day/rows", "pager", nil, 403, "scope read"},
 		{"a route without a rule is for admins", "GET", "/v1/secret_thing", "auditor", nil, 403, "scope admin"},
@@ -231,6 +241,62 @@ func TestBadKeyIsRefusedBeforeTheBodyIsRead(t *testing.T) {
 				t.Errorf("%v %s", a.header, a.body)
 			}
 		})
+	}
+}
+
+func TestRefusedBodyIsNeverTakenForARequest(t *testing.T) {
+	t.Parallel()
+	w := everyone(t)
+	smuggled := "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	c, err := net.Dial("tcp", w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	request := "POST " + events + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + strconv.Itoa(len(smuggled)) + "\r\n\r\n" + smuggled
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.(*net.TCPConn).CloseWrite()
+	all, err := io.ReadAll(c)
+	if err != nil || strings.Count(string(all), "HTTP/1.1 ") != 1 || !strings.Contains(string(all), "Connection: close") {
+		t.Errorf("%v %s", err, all)
+	}
+}
+
+func TestKeysWorkOverTLS(t *testing.T) {
+	t.Parallel()
+	made := httptest.NewTLSServer(nil) // for its certificate
+	made.Close()
+	w := serve(t, auth.Options{}, web.Options{TLS: &tls.Config{Certificates: made.TLS.Certificates, MinVersion: tls.VersionTLS12}}, "auditor", "ops")
+	client := made.Client()
+	defer client.CloseIdleConnections()
+	for key, status := range map[string]int{"auditor": 200, "": 401} {
+		req, err := http.NewRequest("GET", "https://"+w.addr+"/v1/dashboards", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Origin", "https://"+w.addr)
+		if key != "" {
+			req.Header.Set("Authorization", "Bearer "+w.text[key])
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := read(t, resp); a.status != status {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	d := websocket.Dialer{TLSClientConfig: client.Transport.(*http.Transport).TLSClientConfig}
+	conn, _, err := d.Dial("wss://"+w.addr+"/v1/live", http.Header{"Authorization": {"Bearer " + w.text["auditor"]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if m := say(t, conn, "a", "nothing"); !strings.Contains(m, "unknown_relation") {
+		t.Error(m)
 	}
 }
 

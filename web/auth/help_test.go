@@ -75,7 +75,11 @@ func openKeys(t *testing.T, o auth.Options) *auth.Keys {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	keys, err := auth.Open(openCatalog(t), o)
+	cat := openCatalog(t)
+	if _, err := cat.Put(catalog.Alert, "fraud", []byte(`{}`), 0); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := auth.Open(cat, o)
 	if err != nil {
 		t.Fatal(err)
 	}

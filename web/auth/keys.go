@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ type Store interface {
 	Put(kind catalog.Kind, name string, doc []byte, id uint64) (catalog.Entry, error)
 	List(kind catalog.Kind) []catalog.Entry
 	Delete(kind catalog.Kind, name string) (bool, error)
+	// Lookup finds a relation: alerts have a scope of their own, whichever address shows them.
+	Lookup(name string) (catalog.Entry, bool)
 }
 
 // Options say how keys are kept.
@@ -259,6 +262,32 @@ func (s *state) admins() int {
 
 func unknownKey(name string) error {
 	return problem.New(404, "unknown_key", "there is no key %.80q", name).WithHint("GET /v1/keys lists them")
+}
+
+// Ephemeral makes a key that ends with the process and is in no list: for what the program itself
+// asks of its server. It does not turn authentication on.
+func (k *Keys) Ephemeral(name string, scopes ...Scope) string {
+	text, id, sum := newKeyText()
+	k.change.Lock()
+	defer k.change.Unlock()
+	before := k.now.Load()
+	next := &state{byID: maps.Clone(before.byID), byName: before.byName, on: before.on, open: before.open, closeOpen: before.closeOpen}
+	r := rights{Scopes: scopes}
+	next.byID[id] = &key{
+		Name: name, doc: document{ID: id, rights: r}, digest: sum, revoke: func() {},
+		principal: &Principal{KeyID: id, Name: name, rights: r},
+	}
+	k.now.Store(next)
+	return text
+}
+
+// isAlert reports whether a relation is an alert, or the late events of one.
+func (k *Keys) isAlert(name string) bool {
+	e, ok := k.store.Lookup(name)
+	if view, late := strings.CutPrefix(name, "late_"); !ok && late {
+		e, ok = k.store.Lookup(view)
+	}
+	return ok && e.Kind == catalog.Alert
 }
 
 // Get describes one key.

@@ -269,3 +269,23 @@ func TestNoKeyIsEverLogged(t *testing.T) { // I3
 		}
 	}
 }
+
+func TestEphemeralKeyIsInNoListAndEndsWithTheProcess(t *testing.T) {
+	t.Parallel()
+	w := serve(t, auth.Options{}, web.Options{})
+	text := w.keys.Ephemeral("demo", auth.Ingest)
+	if w.keys.On() || len(w.keys.List()) != 0 {
+		t.Fatal("it counts as a key")
+	}
+	put(t, w.keys, "ops", definitions["ops"])
+	put(t, w.keys, "r", definitions["reader"])
+	if a := w.do("POST", events, text, "{}", nil); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := w.do("GET", "/v1/keys", text, "", nil); a.status != 403 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if _, err := w.keys.Get("demo"); code(err) != "404 unknown_key" {
+		t.Error(err)
+	}
+}

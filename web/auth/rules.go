@@ -37,8 +37,8 @@ var rules = map[string]Rule{
 
 	"GET /":              readAll,
 	"GET /d/:name":       readAll,
-	"GET /streams/:name": readAll,
-	"GET /views/:name":   readAll,
+	"GET /streams/:name": {Any: []Scope{Read}, Everything: true, Relation: true},
+	"GET /views/:name":   {Any: []Scope{Read}, Everything: true, Relation: true},
 
 	"GET /v1/streams":                                      readList,
 	"GET /v1/streams/:name":                                readOne,
