@@ -200,6 +200,7 @@ func (c *child) handler() http.Handler {
 	mux.HandleFunc("POST /relations", c.relations)
 	mux.HandleFunc("POST /query", c.query)
 	mux.HandleFunc("POST /cancel", c.cancel)
+	mux.HandleFunc("POST /scratch", c.scratch)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if v := recover(); v != nil {

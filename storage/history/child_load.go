@@ -276,25 +276,30 @@ func withoutJSON(t row.Type) row.Type {
 
 // appendLocked hands rows to DuckDB's appender.
 func (l *loader) appendLocked(schema, name string, t *table, fields []row.Field, batch *row.Batch) error {
+	return appendRows(l.mu.conn, schema, name, t.columns, fields, batch)
+}
+
+// appendRows hands rows to DuckDB's appender for a table with these columns.
+func appendRows(conn *sql.Conn, schema, name string, columns, fields []row.Field, batch *row.Batch) error {
 	// from is the batch's column for each of the table's, −1 for none.
-	from := make([]int, len(t.columns))
-	for i, c := range t.columns {
+	from := make([]int, len(columns))
+	for i, c := range columns {
 		from[i] = row.FieldIndex(fields, c.Name)
 	}
-	return l.mu.conn.Raw(func(dc any) (err error) {
+	return conn.Raw(func(dc any) (err error) {
 		app, err := duckdb.NewAppenderFromConn(dc.(driver.Conn), schema, name)
 		if err != nil {
 			return err
 		}
 		// An appender is closed on every path: it holds memory that Go does not see.
 		defer func() { err = errors.Join(err, app.Close()) }()
-		values := make([]driver.Value, len(t.columns))
+		values := make([]driver.Value, len(columns))
 		for i := range batch.Len {
 			for c, b := range from {
 				values[c] = nil
 				if b >= 0 {
-					if values[c], err = appenderValue(batch.Cols[b], i, t.columns[c].Type); err != nil {
-						return fmt.Errorf("column %s: %w", t.columns[c].Name, err)
+					if values[c], err = appenderValue(batch.Cols[b], i, columns[c].Type); err != nil {
+						return fmt.Errorf("column %s: %w", columns[c].Name, err)
 					}
 				}
 			}

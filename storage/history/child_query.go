@@ -5,6 +5,7 @@ package history
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
 	"errors"
@@ -86,16 +87,21 @@ func wrapped(before, sql, after string) string { return before + "(\n" + sql + "
 // runQuery runs under ctx, the query's time, and sends under the request's: how fast a client
 // reads is not the query's fault.
 func (c *child) runQuery(ctx, request context.Context, req queryRequest, out *frameWriter) error {
-	req.SQL = onLines(req.SQL)
-	args, err := parameters(req.Params)
-	if err != nil {
-		return err
-	}
 	conn, err := c.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	return queryOn(ctx, request, conn, req, out)
+}
+
+// queryOn is runQuery on a connection.
+func queryOn(ctx, request context.Context, conn *sql.Conn, req queryRequest, out *frameWriter) error {
+	req.SQL = onLines(req.SQL)
+	args, err := parameters(req.Params)
+	if err != nil {
+		return err
+	}
 	return conn.Raw(func(dc any) error {
 		dconn := dc.(*duckdb.Conn)
 		columns, err := describe(ctx, dconn, req.SQL, args)

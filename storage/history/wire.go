@@ -13,7 +13,8 @@ import (
 
 // The parent speaks HTTP with its child over a unix socket. Small requests and answers are JSON.
 // A load is a frame with its header and a frame with a row batch; the answer of a query is a
-// frame with its columns, frames with row batches, and a frame that ends it. A frame is
+// frame with its columns, frames with row batches, and a frame that ends it. A scratch request is
+// a frame with its tables, frames with rows for them, and a frame with the query. A frame is
 //
 //	kind  1 byte
 //	size  4 bytes, little endian
@@ -25,6 +26,8 @@ const (
 	frameBatch = 'B' // row.EncodeBatch
 	frameEnd   = 'E' // JSON: queryEnd
 	frameError = 'X' // JSON: wireError
+	frameTable = 'T' // number of a scratch table (4 bytes, little endian), then row.EncodeBatch
+	frameQuery = 'Q' // the SQL over the scratch tables
 )
 
 // maxFrame bounds what a frame may claim to hold.
@@ -126,6 +129,16 @@ type queryHead struct {
 type queryEnd struct {
 	Rows      int  `json:"rows"`
 	Truncated bool `json:"truncated"`
+}
+
+// scratchHead names the tables of a scratch request.
+type scratchHead struct {
+	Tables []scratchTable `json:"tables"`
+}
+
+type scratchTable struct {
+	Name   string      `json:"name"`
+	Fields []wireField `json:"fields"`
 }
 
 type queryRequest struct {
