@@ -151,9 +151,11 @@ func TestEarthquakesOutOfOrderAreCorrected(t *testing.T) {
 	}
 
 	before := s.rows("strongest", "")
-	out := s.send("quakes", "testdata/earthquakes.ndjson", "--batch", "37")
-	if !strings.Contains(out, fmt.Sprintf("accepted 0, duplicates %d", len(quakes))) {
-		t.Errorf("the file sent again: %s", out)
+	for _, batch := range []string{"50", "37"} { // the same requests again, and other ones with the same events
+		out := s.send("quakes", "testdata/earthquakes.ndjson", "--batch", batch)
+		if !strings.Contains(out, fmt.Sprintf("accepted 0, duplicates %d", len(quakes))) {
+			t.Errorf("the file sent again in batches of %s: %s", batch, out)
+		}
 	}
 	s.settle("strongest")
 	sameRows(t, "after sending again", s.rows("strongest", ""), before)

@@ -327,8 +327,14 @@ func (c *sendCmd) post(ctx context.Context, cl *client, b sendBatch, counts *tal
 			Code, Reason string
 		}
 	}
+	replayed := false
 	for try := 0; ; try++ {
-		err := cl.call(ctx, "POST", "/v1/streams/"+url.PathEscape(c.Stream)+"/events", b.body, headers, &answer)
+		resp, err := cl.do(ctx, "POST", "/v1/streams/"+url.PathEscape(c.Stream)+"/events", b.body, headers)
+		if err == nil {
+			replayed = resp.Header.Get("Idempotent-Replayed") != ""
+			err = json.NewDecoder(resp.Body).Decode(&answer)
+			resp.Body.Close()
+		}
 		if err == nil {
 			break
 		}
@@ -353,6 +359,10 @@ func (c *sendCmd) post(ctx context.Context, cl *client, b sendBatch, counts *tal
 	}
 	counts.Lock()
 	defer counts.Unlock()
+	if replayed { // the answer of an earlier time: nothing was appended now
+		answer.Accepted, answer.Duplicates = 0, answer.Accepted+answer.Duplicates
+		answer.DeadLetters, answer.Errors = 0, nil
+	}
 	counts.accepted += answer.Accepted
 	counts.duplicates += answer.Duplicates
 	counts.dead += answer.DeadLetters
