@@ -28,7 +28,7 @@ type aggregate struct {
 	outs     targets
 	fields   []row.Field
 
-	table   map[string]int32
+	table   table
 	groups  []group
 	marks   marks
 	keyCols *store
@@ -63,8 +63,9 @@ type group struct {
 func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, bounds []int8) (*aggregate, error) {
 	a := &aggregate{
 		e: e, id: id, keys: n.Keys, ties: n.Ties, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(), bounds: bounds,
-		table: map[string]int32{}, keyCols: newStore(n.Fields()[:len(n.Keys)]), marks: marks{e: e},
+		keyCols: newStore(n.Fields()[:len(n.Keys)]), marks: marks{e: e},
 	}
+	a.table.keyOf = func(slot int32) string { return a.groups[slot].key }
 	for _, c := range n.Calls {
 		f := c.Func
 		if bounds != nil && c.Spec.Retract {
@@ -165,7 +166,7 @@ func (a *aggregate) only(pass *row.Vector, sel []int32) (rows, to []int32) {
 
 // slot finds or makes the group of a key; row i of c holds its columns.
 func (a *aggregate) slot(key []byte, c *chunk, i int) int32 {
-	slot, ok := a.table[string(key)]
+	slot, ok := a.table.get(key)
 	if ok {
 		return slot
 	}
@@ -193,7 +194,7 @@ func (a *aggregate) newSlot(key string) int32 {
 		}
 	}
 	a.groups[slot] = group{key: key, entry: -1}
-	a.table[key] = slot
+	a.table.put(key, slot)
 	return slot
 }
 
@@ -314,7 +315,7 @@ func (a *aggregate) forget(wm windows.Micros) { a.marks.closed(wm, a.drop) }
 func (a *aggregate) drop(slot int32) {
 	g := &a.groups[slot]
 	if g.key != "" { // else it became a part of another group
-		delete(a.table, g.key)
+		a.table.drop(g.key)
 		a.gone = append(a.gone, g.key)
 	}
 	if g.entry >= 0 {

@@ -16,6 +16,11 @@
 // Each row carries the least watermark at which it is final (finalAt): the end of its window, or
 // the latest in its group; windows.Never where nothing makes it final.
 //
+// Sessions are different: their bounds change with every event. Where an aggregate behind a session
+// groups by it, groups are kept by the session's number and merged when sessions are ([sessions]);
+// else rows are kept and given out again ([sessionRows]). A plan in which a group can hold windows
+// of different ends is loose: nothing less than everything is given on at the end of a step.
+//
 // # One entry
 //
 //	compute   everything that follows from one event alone, in all branches; an event that fails

@@ -24,7 +24,7 @@ type emitter struct {
 	// passThrough views need no memory: each row is final once, revision 1 (C1).
 	passThrough bool
 
-	table   map[string]int32
+	table   table
 	entries []entry
 	free    []int32
 	cur     *store // the rows that are given out, by entry
@@ -61,8 +61,9 @@ type entry struct {
 func newEmitter(e *Engine) *emitter {
 	m := &emitter{
 		e: e, visible: e.plan.Visible, key: e.plan.Key, fields: e.plan.Columns, passThrough: e.plan.PassThrough,
-		table: map[string]int32{}, cur: newStore(e.plan.Columns), stage: row.NewBatch(e.plan.Columns, 0),
+		cur: newStore(e.plan.Columns), stage: row.NewBatch(e.plan.Columns, 0),
 	}
+	m.table.keyOf = func(x int32) string { return m.entries[x].key }
 	m.begin()
 	return m
 }
@@ -102,7 +103,7 @@ func (m *emitter) feed(c *chunk, sel []int32) {
 		m.keyBuf = row.AppendRowKey(m.keyBuf[:0], &c.Batch, m.key, i)
 		if c.Weight(i) < 0 {
 			// The + of an update, if there is one, comes behind and replaces this.
-			if x, ok := m.table[string(m.keyBuf)]; ok && !m.replaced(x, c, i) {
+			if x, ok := m.table.get(m.keyBuf); ok && !m.replaced(x, c, i) {
 				m.put(x, nil, i, c.f)
 			}
 			continue
@@ -165,7 +166,7 @@ func (m *emitter) upsert(c *chunk) {
 
 // entry finds or makes the entry of a key.
 func (m *emitter) entry(key []byte) int32 {
-	if x, ok := m.table[string(key)]; ok {
+	if x, ok := m.table.get(key); ok {
 		return x
 	}
 	var x int32
@@ -178,7 +179,7 @@ func (m *emitter) entry(key []byte) int32 {
 	}
 	en := &m.entries[x]
 	*en = entry{key: string(key), live: true, finalAt: windows.Never, time: windows.NoTime, changed: en.changed}
-	m.table[en.key] = x
+	m.table.put(en.key, x)
 	return x
 }
 
@@ -442,7 +443,7 @@ func (m *emitter) forget(wm windows.Micros) {
 
 func (m *emitter) drop(x int32) {
 	en := &m.entries[x]
-	delete(m.table, en.key)
+	m.table.drop(en.key)
 	m.gone = append(m.gone, en.key)
 	if en.owner != nil {
 		en.owner.groups[en.slot].entry = -1

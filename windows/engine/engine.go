@@ -27,7 +27,7 @@ type Config struct {
 	// Streams says how the watermark of each source of the plan is taken.
 	Streams []windows.TrackedStream
 	// EventsFrom leaves out earlier events: they move the watermark and are outside the view (R2).
-	// Zero takes all; use pointers of instants only.
+	// Nil takes all.
 	EventsFrom *windows.Micros
 	// WindowsFrom leaves out windows that begin earlier: they are not given out and refuse nothing
 	// (R2). For `start: latest` it is the largest counted time at the start, plus one.

@@ -62,12 +62,12 @@ func (a *aggregate) mergeSession(slot, x int32) {
 		key = row.AppendKey(key, v, int(slot))
 	}
 	g := &a.groups[slot]
-	into, ok := a.table[string(key)]
+	into, ok := a.table.get(key)
 	if !ok { // x has no such group yet: this becomes it
-		delete(a.table, g.key)
+		a.table.drop(g.key)
 		a.gone = append(a.gone, g.key)
 		g.key = string(key)
-		a.table[g.key] = slot
+		a.table.put(g.key, slot)
 		s := &a.sess.all[x]
 		s.slots = append(s.slots, slot)
 		a.marks.touch(slot)
@@ -87,7 +87,7 @@ func (a *aggregate) mergeSession(slot, x int32) {
 		g.entry = -1
 	}
 	if g.given { // its row is withdrawn behind it, at the end of this step
-		delete(a.table, g.key)
+		a.table.drop(g.key)
 		a.gone = append(a.gone, g.key)
 		g.key, g.rows = "", 0
 		a.marks.touch(slot)

@@ -237,7 +237,7 @@ func (a *aggregate) stateKey(key string) []byte {
 }
 
 func (a *aggregate) load(key, value []byte) error {
-	slot, ok := a.table[string(key)]
+	slot, ok := a.table.get(key)
 	if !ok {
 		slot = a.newSlot(string(key))
 		rest := key
@@ -391,7 +391,7 @@ func (m *emitter) loaded() error {
 			if !ok || a.id != l.id {
 				continue
 			}
-			if slot, ok := a.table[l.group]; ok {
+			if slot, ok := a.table.get([]byte(l.group)); ok {
 				a.groups[slot].entry = l.entry
 				m.entries[l.entry].owner, m.entries[l.entry].slot = a, slot
 			}
