@@ -37,10 +37,11 @@ type Config struct {
 	Privacy           *Protected `json:"privacy,omitempty"`
 }
 
-// Retained is the member "retention".
+// Retained is the member "retention": how long events are kept, by append time, and how many bytes
+// of them. What is not given is no bound; {} keeps everything.
 type Retained struct {
 	Age   *Duration `json:"age,omitempty"`
-	Bytes string    `json:"bytes,omitempty"`
+	Bytes Size      `json:"bytes,omitempty"`
 }
 
 // Protected is the member "privacy".
@@ -56,6 +57,9 @@ const (
 	DefaultMaxAhead          = Duration(24 * time.Hour)
 	DefaultMaxSkew           = Duration(5 * time.Second)
 	DefaultDedupeWindow      = Duration(24 * time.Hour)
+
+	// LeastRetention is the least that events can be kept: retention looks once a minute.
+	LeastRetention = Duration(time.Minute)
 
 	// MaxPartitions bounds a stream's partitions.
 	MaxPartitions = 1024
@@ -137,6 +141,9 @@ func (c Config) Validate() error {
 			wrong = append(wrong, fmt.Sprintf("column %q is the time_field and must be TIMESTAMP, not %s", col.Name, t))
 		}
 	}
+	if c.Retention != nil && c.Retention.Age != nil && *c.Retention.Age < LeastRetention {
+		wrong = append(wrong, fmt.Sprintf("retention.age is %s and must be at least %s", *c.Retention.Age, LeastRetention))
+	}
 	if len(c.Columns) > MaxColumns {
 		wrong = append(wrong, fmt.Sprintf("there are %d columns and at most %d are possible", len(c.Columns), MaxColumns))
 	}
@@ -192,8 +199,6 @@ func (c Config) notYet() error {
 		member, instead = "compact", "leave it out; the stream then keeps every event"
 	case c.Privacy != nil:
 		member, instead = "privacy", "leave personal fields out of the events, or replace them by a hash"
-	case c.Retention != nil && (c.Retention.Age != nil || c.Retention.Bytes != ""):
-		member, instead = "retention", "leave it out; the stream then keeps every event"
 	default:
 		return nil
 	}
@@ -246,6 +251,9 @@ func (c Config) over(old Config) Config {
 	keep(&c.MaxAhead, old.MaxAhead)
 	keep(&c.MaxSkew, old.MaxSkew)
 	keep(&c.DedupeWindow, old.DedupeWindow)
+	if c.Retention == nil {
+		c.Retention = old.Retention
+	}
 	if c.IdleAdvance == nil {
 		c.IdleAdvance = old.IdleAdvance
 	}
@@ -254,8 +262,16 @@ func (c Config) over(old Config) Config {
 
 // settings are what the log needs to know of a configuration that is filled in.
 func (c Config) settings(name string) Settings {
+	var kept Retention
+	if c.Retention != nil {
+		kept.Bytes = int64(c.Retention.Bytes)
+		if c.Retention.Age != nil {
+			kept.Age = time.Duration(*c.Retention.Age)
+		}
+	}
 	return Settings{
-		Name: name, Partitions: c.Partitions, MaxSkew: time.Duration(*c.MaxSkew), IdleTimeout: time.Duration(*c.IdleTimeout),
+		Retention: kept,
+		Name:      name, Partitions: c.Partitions, MaxSkew: time.Duration(*c.MaxSkew), IdleTimeout: time.Duration(*c.IdleTimeout),
 		IdleAdvance: *c.IdleAdvance, DedupeWindow: time.Duration(*c.DedupeWindow),
 	}
 }

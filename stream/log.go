@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -33,7 +34,9 @@ type Log interface {
 	// End is the last durable sequence; 0 when the log is empty.
 	End() Sequence
 	// Read returns a reader of the entries of some streams with sequences after `after`, in
-	// order. It ends at what is durable now and can be asked again later.
+	// order. It ends at what is durable now and can be asked again later. After 0 it begins with
+	// the oldest entries that the log has, and Start tells what was before them; after another
+	// sequence, entries that retention has removed are a *Trimmed error.
 	Read(ids []ID, after Sequence) Reader
 	// Slice returns the batch that holds offset and those behind it in one partition, for readers
 	// by offset, until they hold max events. An offset under the first is ErrOffsetGone with the
@@ -48,6 +51,9 @@ type Log interface {
 
 	// Stats says where a stream stands.
 	Stats(id ID) (Stats, error)
+	// Mark is where a stream stood before the oldest entry that the log has; its Sequence is 0 while
+	// nothing was removed.
+	Mark(id ID) (Mark, error)
 	// WantClock asks for clock records on a stream while a window that is not final holds rows,
 	// and takes the wish back. Wishes are counted by owner.
 	WantClock(id ID, owner string, want bool)
@@ -64,6 +70,10 @@ type Log interface {
 type Reader interface {
 	// Next returns the next durable entry, or ok false when there is none now.
 	Next() (e Entry, ok bool, err error)
+	// Start is where a stream stood before the first entry that the reader gives, for a reader after
+	// sequence 0: a fold that begins there begins with it. Its Sequence is 0 when nothing was
+	// removed.
+	Start(id ID) Mark
 	// Close releases the reader.
 	Close() error
 }
@@ -210,6 +220,20 @@ var ErrShortened = errors.New("the log is shorter than it was")
 
 // OffsetGone is the error of a read below a partition's first offset.
 type OffsetGone struct{ First Offset }
+
+// Trimmed is the error of a reader whose next entries retention has removed. It stays: the reader
+// can't go on; a new one after sequence 0 begins with what is there.
+type Trimmed struct {
+	Stream ID
+	Name   string
+	// Sequence is the last one that was removed, First the first offset of each partition now.
+	Sequence Sequence
+	First    []Offset
+}
+
+func (e *Trimmed) Error() string {
+	return fmt.Sprintf("retention has removed events of stream %s that were not read yet; its partitions begin at offsets %d now", e.Name, e.First)
+}
 
 func (e *OffsetGone) Error() string {
 	return "the log no longer holds this offset; the first one it has is " + strconv.FormatInt(int64(e.First), 10)

@@ -194,7 +194,8 @@ func TestImpossibleDefinitionsAreRefused(t *testing.T) {
 		{"new", `{"format":"debezium"}`, "422 not_yet"},
 		{"new", `{"compact":true}`, "422 not_yet"},
 		{"new", `{"privacy":{"subject_field":"user","fields":["email"]}}`, "422 not_yet"},
-		{"new", `{"retention":{"age":"7d"}}`, "422 not_yet"},
+		{"new", `{"retention":{"age":"5s"}}`, "422 bad_config"},
+		{"new", `{"retention":{"bytes":"many"}}`, "422 bad_config"},
 		{"New", `{}`, "400 bad_name"},
 		{"late_x", `{}`, "400 bad_name"},
 		{"revenue", `{}`, "409 name_taken"},
@@ -216,6 +217,26 @@ func TestImpossibleDefinitionsAreRefused(t *testing.T) {
 	}
 	if got, want := s.columns("s"), "n BIGINT, ts TIMESTAMP, more BOOLEAN"; got != want {
 		t.Errorf("columns %s, want %s", got, want)
+	}
+}
+
+func TestRetentionCanBeSetChangedAndTakenBack(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	for _, c := range []struct{ body, want string }{
+		{`{"retention":{"age":"168h","bytes":"20GB"}}`, `{"age":"7d","bytes":"20GB"}`},
+		{`{"partitions":2}`, `{"age":"7d","bytes":"20GB"}`},
+		{`{"retention":{"bytes":1048576}}`, `{"bytes":"1MB"}`},
+		{`{"retention":{}}`, `{}`},
+	} {
+		s.put("s", c.body)
+		def, err := s.Get("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := json.Marshal(def.Config.Retention); err != nil || string(got) != c.want {
+			t.Errorf("%s: retention is %s, want %s, %v", c.body, got, c.want, err)
+		}
 	}
 }
 

@@ -23,6 +23,8 @@ type Opened struct {
 	Log stream.Log
 	// CheckTimers looks at the log's timers and returns when what they gave is durable.
 	CheckTimers func()
+	// Keep applies retention and compaction and returns when what they did is durable.
+	Keep func()
 	// Close ends the log cleanly.
 	Close func()
 }

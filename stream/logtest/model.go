@@ -2,6 +2,7 @@ package logtest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,11 +16,12 @@ import (
 
 // history is the simplest log there is: a list of entries as text, and where every id lies.
 type history struct {
-	entries []string
+	entries []step
 	next    map[stream.ID][]stream.Offset
 	ids     map[stream.ID]map[string]knownID
 	advance map[stream.ID]stream.Micros
 	at      stream.Micros
+	first   [4]stream.Offset // of stream 2
 }
 
 type knownID struct {
@@ -27,7 +29,46 @@ type knownID struct {
 	at    stream.Micros
 }
 
-const modelWindow = 3 * time.Hour
+// step is one entry of the model.
+type step struct {
+	stream stream.ID
+	at     stream.Micros
+	text   string
+	batch  stream.Place // of a batch: where it begins
+	events int
+}
+
+const (
+	modelWindow = 3 * time.Hour
+	modelAge    = 5 * time.Hour // retention of stream 2
+)
+
+func texts(steps []step) []string {
+	out := make([]string, len(steps))
+	for i, s := range steps {
+		out[i] = s.text
+	}
+	return out
+}
+
+// retain removes what is older than an instant from the front of stream 2 and returns the first
+// offsets that are left.
+func (m *history) retain(oldest stream.Micros) {
+	for i := 0; i < len(m.entries); {
+		e := m.entries[i]
+		switch {
+		case e.stream != 2:
+			i++
+			continue
+		case e.at >= oldest:
+			return
+		}
+		if e.events > 0 {
+			m.first[e.batch.Partition] = e.batch.Offset + stream.Offset(e.events)
+		}
+		m.entries = slices.Delete(m.entries, i, i+1)
+	}
+}
 
 // model compares a random sequence of calls with history.
 func model(t *testing.T, rt *rapid.T, open Opener) {
@@ -41,11 +82,16 @@ func model(t *testing.T, rt *rapid.T, open Opener) {
 			rt.Fatal(err)
 		}
 	}
+	opened, openedMono := clock.Now(), clock.Monotonic()
 	declare := func(id stream.ID, partitions int) {
 		m.at = max(m.at, clock.Now().UnixMicro())
-		must(o.Log.Declare(t.Context(), id, stream.Settings{Name: "s", Partitions: partitions, DedupeWindow: modelWindow}))
+		set := stream.Settings{Name: "s", Partitions: partitions, DedupeWindow: modelWindow}
+		if id == 2 {
+			set.Retention.Age = modelAge
+		}
+		must(o.Log.Declare(t.Context(), id, set))
 		if partitions > len(m.next[id]) {
-			m.entries = append(m.entries, fmt.Sprintf("%d/partitions=%d", id, partitions))
+			m.entries = append(m.entries, step{stream: id, at: m.at, text: fmt.Sprintf("%d/partitions=%d", id, partitions)})
 		}
 		for len(m.next[id]) < partitions {
 			m.next[id] = append(m.next[id], 0)
@@ -59,6 +105,11 @@ func model(t *testing.T, rt *rapid.T, open Opener) {
 	more := func() {
 		for {
 			e, ok, err := reader.Next()
+			var trimmed *stream.Trimmed
+			if errors.As(err, &trimmed) { // begin again with what is there
+				reader, read = o.Log.Read(ids, 0), nil
+				continue
+			}
 			must(err)
 			if !ok {
 				return
@@ -92,7 +143,11 @@ func model(t *testing.T, rt *rapid.T, open Opener) {
 					}
 					line += v
 				}
-				m.entries = append(m.entries, line)
+				e := step{at: m.at, text: line, batch: stream.Place{Offset: bases[k]}, events: len(parts[k])}
+				if _, err := fmt.Sscanf(k, "%d/%d", &e.stream, &e.batch.Partition); err != nil {
+					rt.Fatal(err)
+				}
+				m.entries = append(m.entries, e)
 			}
 			got, err := o.Log.Append(t.Context(), reqs)
 			must(err)
@@ -110,7 +165,7 @@ func model(t *testing.T, rt *rapid.T, open Opener) {
 			m.at = max(m.at, clock.Now().UnixMicro())
 			if to > m.advance[id] {
 				m.advance[id] = to
-				m.entries = append(m.entries, fmt.Sprintf("%d/advance+%v", id, time.UnixMicro(to).Sub(Noon)))
+				m.entries = append(m.entries, step{stream: id, at: m.at, text: fmt.Sprintf("%d/advance+%v", id, time.UnixMicro(to).Sub(Noon))})
 			}
 		},
 		"grow": func(rt *rapid.T) {
@@ -120,17 +175,73 @@ func model(t *testing.T, rt *rapid.T, open Opener) {
 		"pass": func(rt *rapid.T) {
 			clock.Step(time.Duration(rapid.IntRange(-60, 120).Draw(rt, "minutes")) * time.Minute)
 		},
+		"keep": func(rt *rapid.T) {
+			clock.Pass(time.Duration(rapid.IntRange(0, 120).Draw(rt, "minutes")) * time.Minute)
+			o.Keep()
+			// Retention goes by the wall clock, but never by more than has passed.
+			now := min(clock.Now().UnixMicro(), opened.Add(clock.Monotonic()-openedMono).UnixMicro())
+			m.retain(now - modelAge.Microseconds())
+			stats, err := o.Log.Stats(2)
+			must(err)
+			for p, st := range stats.Partitions {
+				if st.First != m.first[p] {
+					rt.Fatalf("partition %d of stream 2 begins at %d, want %d", p, st.First, m.first[p])
+				}
+				if _, err := o.Log.Slice(2, stream.Partition(p), st.First-1, 1); st.First > 0 && err == nil {
+					rt.Fatalf("partition %d gives offset %d below its first", p, st.First-1)
+				}
+			}
+		},
+		"seek": func(rt *rapid.T) {
+			id := rapid.SampledFrom(ids).Draw(rt, "stream")
+			var batches []step
+			for _, e := range m.entries {
+				if e.stream == id && e.events > 0 {
+					batches = append(batches, e)
+				}
+			}
+			if len(batches) == 0 {
+				return
+			}
+			e := rapid.SampledFrom(batches).Draw(rt, "batch")
+			got, err := o.Log.Slice(id, e.batch.Partition, e.batch.Offset+stream.Offset(rapid.IntRange(0, e.events-1).Draw(rt, "event")), 1)
+			must(err)
+			if len(got) != 1 || text([]stream.Entry{{Batch: got[0]}}) != e.text {
+				rt.Fatalf("at %s lies %s, want %s", e.batch, text([]stream.Entry{{Batch: got[0]}}), e.text)
+			}
+			if at, err := o.Log.OffsetAt(id, e.batch.Partition, e.at); err != nil || at > e.batch.Offset {
+				rt.Fatalf("the first offset at %d is %d, and %s was appended then, %v", e.at, at, e.batch, err)
+			}
+		},
 		"reopen": func(*rapid.T) {
 			o.Close()
 			o = open(clock)
+			opened, openedMono = clock.Now(), clock.Monotonic()
 			reader, read = o.Log.Read(ids, 0), nil
 		},
 		"read": func(*rapid.T) { more() },
 	})
 	more()
-	if !slices.Equal(read, m.entries) {
-		rt.Fatalf("read\n  %q\nwant\n  %q", read, m.entries)
+	// The reader may have read entries that were removed since.
+	if !slices.Equal(withoutRemoved(read, m), texts(m.entries)) {
+		rt.Fatalf("read\n  %q\nwant\n  %q", read, texts(m.entries))
 	}
+	reader, read = o.Log.Read(ids, 0), nil
+	more()
+	if !slices.Equal(read, texts(m.entries)) {
+		rt.Fatalf("read afresh\n  %q\nwant\n  %q", read, texts(m.entries))
+	}
+}
+
+// withoutRemoved leaves out of what was read what the model does not have any more.
+func withoutRemoved(read []string, m *history) (out []string) {
+	left := m.entries
+	for _, r := range read {
+		if len(left) > 0 && left[0].text == r {
+			out, left = append(out, r), left[1:]
+		}
+	}
+	return out
 }
 
 // take appends events to the model and says what the log should answer.

@@ -15,6 +15,7 @@ import (
 //	k hour(4) key(32)                         the answer kept under an idempotency key
 //	d stream(8) number(8)                     a dead letter
 //	n stream(8) 's' | 'c' | 'p' partition(4)  settings, counters, state of a partition
+//	n stream(8) 'm'                           the mark of what retention removed
 //	m "log"                                   the log's identity
 //	m "log/end"                               the last sequence and append time
 //	m "log/ancestors"                         the histories that the log goes on from

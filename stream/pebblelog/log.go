@@ -1,6 +1,7 @@
 package pebblelog
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -47,7 +48,13 @@ type Log struct {
 	savedWitness []byte
 	witnessFails atomic.Bool
 	witnessDue   chan struct{} // has room for one: something was committed
-	keeper       sync.WaitGroup
+	witnessEnded sync.WaitGroup
+
+	// keeping is held by who applies retention and compaction.
+	keeping     sync.Mutex
+	ages        ages
+	stopKeeping context.CancelFunc
+	keeperEnded sync.WaitGroup
 
 	// answers tells which idempotency keys surely have no answer.
 	answers struct {
@@ -62,7 +69,8 @@ type Log struct {
 		end         stream.Sequence
 		at          stream.Micros // append time of end
 		stats       map[stream.ID]stream.Stats
-		names       map[stream.ID]string
+		settings    map[stream.ID]stream.Settings
+		marks       map[stream.ID]stream.Mark
 		sums        map[stream.ID][]uint32 // checksum of the last batch of each partition; 0: none
 		tail        tail
 		deadLetters map[stream.ID]uint64 // last number
@@ -74,8 +82,10 @@ type Log struct {
 // Open opens the log in a store and starts its goroutines; Close ends them.
 func Open(store *kv.Store, o Options) (*Log, error) {
 	l := &Log{kv: store, o: o.WithDefaults(), checks: make(chan chan struct{}), inFlight: make(chan *commit), stopped: make(chan struct{}), witnessDue: make(chan struct{}, 1)}
+	l.ages = newAges(l.o)
 	l.queue = newQueue(l.o.QueueBytes, l.o.QueueRequests)
-	l.mu.stats, l.mu.names, l.mu.sums = map[stream.ID]stream.Stats{}, map[stream.ID]string{}, map[stream.ID][]uint32{}
+	l.mu.stats, l.mu.settings, l.mu.sums = map[stream.ID]stream.Stats{}, map[stream.ID]stream.Settings{}, map[stream.ID][]uint32{}
+	l.mu.marks = map[stream.ID]stream.Mark{}
 	l.mu.watchers = map[*watcher]struct{}{}
 	l.mu.clock = map[stream.ID]map[string]struct{}{}
 	l.mu.deadLetters = map[stream.ID]uint64{}
@@ -91,7 +101,12 @@ func Open(store *kv.Store, o Options) (*Log, error) {
 	go func() { defer l.ended.Done(); defer close(l.stopped); seq.run() }()
 	go func() { defer l.ended.Done(); l.syncCommits() }()
 	if l.o.WitnessPeriod >= 0 {
-		l.keeper.Go(l.keepWitness)
+		l.witnessEnded.Go(l.keepWitness)
+	}
+	var ctx context.Context
+	ctx, l.stopKeeping = context.WithCancel(context.Background())
+	if l.o.KeepPeriod > 0 {
+		l.keeperEnded.Go(func() { l.keep(ctx) })
 	}
 	l.witnessDue <- struct{}{}
 	return l, nil
@@ -101,10 +116,12 @@ func Open(store *kv.Store, o Options) (*Log, error) {
 // stays open.
 func (l *Log) Close() error {
 	l.closing.Do(func() {
+		l.stopKeeping()
+		l.keeperEnded.Wait()
 		l.queue.close()
 		l.ended.Wait()
 		close(l.witnessDue)
-		l.keeper.Wait()
+		l.witnessEnded.Wait()
 		l.saveWitness()
 		l.codec.close()
 	})
@@ -151,7 +168,7 @@ func (l *Log) recover() (*sequencer, error) {
 	}
 	for _, s := range q.streams {
 		l.mu.stats[s.id] = s.publicStats()
-		l.mu.names[s.id], l.mu.sums[s.id] = s.settings.Name, s.sums
+		l.mu.settings[s.id], l.mu.sums[s.id], l.mu.marks[s.id] = s.settings, s.sums, s.mark
 		l.mu.deadLetters[s.id] = s.lastDeadLetter
 	}
 	l.mu.end, l.mu.at = q.end, q.at
@@ -181,6 +198,8 @@ func (q *sequencer) readStreams() error {
 			good = json.Unmarshal(value, &s.settings) == nil
 		case 'c':
 			good = s.decodeCounters(value)
+		case 'm':
+			s.mark, good = decodeMark(value)
 		case 'p':
 			var p stream.PartitionStats
 			p, good = decodePartition(value)
@@ -296,7 +315,7 @@ func (l *Log) Stats(id stream.ID) (stream.Stats, error) {
 func (l *Log) name(id stream.ID) string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if name := l.mu.names[id]; name != "" {
+	if name := l.mu.settings[id].Name; name != "" {
 		return name
 	}
 	return fmt.Sprint(id)

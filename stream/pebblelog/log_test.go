@@ -21,11 +21,15 @@ func opener(t *testing.T) logtest.Opener {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := pebblelog.Open(store, pebblelog.Options{Clock: c.Now, Monotonic: c.Monotonic, TimerPeriod: -1, Logger: quiet()})
+		l, err := pebblelog.Open(store, pebblelog.Options{Clock: c.Now, Monotonic: c.Monotonic, TimerPeriod: -1, KeepPeriod: -1, Logger: quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return logtest.Opened{Log: l, CheckTimers: l.CheckTimers, Close: func() {
+		return logtest.Opened{Log: l, CheckTimers: l.CheckTimers, Keep: func() {
+			if err := l.Keep(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}, Close: func() {
 			if err := l.Close(); err != nil {
 				t.Error(err)
 			}

@@ -36,6 +36,9 @@ type Options struct {
 	// WitnessPeriod is the least time between two writes of the witness. Zero means 700ms; negative
 	// means that only Close and SaveWitness write it.
 	WitnessPeriod time.Duration
+	// KeepPeriod is how often retention and compaction look at the streams. Zero means a minute;
+	// negative means only when Keep is called.
+	KeepPeriod time.Duration
 	// Logger takes warnings; nil is slog's default.
 	Logger *slog.Logger
 }
@@ -51,6 +54,9 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.TimerPeriod == 0 {
 		o.TimerPeriod = 50 * time.Millisecond
+	}
+	if o.KeepPeriod == 0 {
+		o.KeepPeriod = keeperPeriod
 	}
 	if o.WitnessPeriod == 0 {
 		o.WitnessPeriod = 700 * time.Millisecond

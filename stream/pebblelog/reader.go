@@ -27,6 +27,8 @@ type streamReader struct {
 	// next are the entries that were looked up and not given out; those from the store have only
 	// their index record yet.
 	next []readerEntry
+	// start is what was before the first entry, of a reader that began with the oldest.
+	start stream.Mark
 	// expect is the offset at which the next batch of a partition must begin, where it is known.
 	expect map[stream.Partition]stream.Offset
 	// upTo: everything of the stream up to here was given out or is in next.
@@ -43,7 +45,12 @@ type readerEntry struct {
 func (l *Log) Read(ids []stream.ID, after stream.Sequence) stream.Reader {
 	r := &logReader{l: l, from: -1}
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
-		r.streams = append(r.streams, streamReader{id: id, upTo: after, expect: map[stream.Partition]stream.Offset{}})
+		s := streamReader{id: id, upTo: after, expect: map[stream.Partition]stream.Offset{}}
+		if after == 0 {
+			s.start, s.expect = l.beginnings(id)
+			s.upTo = s.start.Sequence
+		}
+		r.streams = append(r.streams, s)
 	}
 	return r
 }
@@ -89,6 +96,16 @@ func (r *logReader) Next() (stream.Entry, bool, error) {
 	}
 }
 
+// Start is where a stream stood before the first entry.
+func (r *logReader) Start(id stream.ID) stream.Mark {
+	for i := range r.streams {
+		if r.streams[i].id == id {
+			return r.streams[i].start.Clone()
+		}
+	}
+	return stream.Mark{}
+}
+
 // Close releases the reader, which holds nothing of the store.
 func (r *logReader) Close() error {
 	r.streams = nil
@@ -109,6 +126,9 @@ func (l *Log) resolve(s *streamReader) (stream.Entry, bool, error) {
 		if _, known := l.Stats(s.id); known != nil {
 			s.next = nil
 			return stream.Entry{}, false, nil
+		}
+		if l.isTrimmed(s.id, first.sequence-1) {
+			return stream.Entry{}, false, l.trimmed(s.id)
 		}
 	}
 	var b *stream.Batch
@@ -169,6 +189,9 @@ func (l *Log) lookUp(s *streamReader) error {
 		return nil
 	}
 	it := l.kv.Iter(indexKey(s.id, s.upTo+1), indexKey(s.id, end+1))
+	if l.isTrimmed(s.id, s.upTo) { // asked after the iterator was made: it sees all or we hear of it
+		return errors.Join(l.trimmed(s.id), it.Close())
+	}
 	for ok := it.First(); ok && len(s.next) < chunk; ok = it.Next() {
 		rec, err := decodeIndex(it.Key(), it.Value())
 		if err != nil {

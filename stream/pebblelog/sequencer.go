@@ -144,6 +144,8 @@ func (q *sequencer) add(c *commit, call *call) error {
 			c.control(s, stream.Control{Kind: stream.Advance, Value: *call.advance})
 		}
 		call.sequence = c.end
+	case call.remove != nil:
+		q.addRemoval(c, call.stream, call.remove)
 	case call.drop:
 		if q.streams[call.stream] != nil {
 			for _, space := range spacesOfStream {
@@ -274,7 +276,10 @@ func (l *Log) publish(c *commit) {
 	l.mu.end, l.mu.at = c.end, c.at
 	for id, s := range c.touched {
 		l.mu.stats[id] = s.publicStats()
-		l.mu.names[id], l.mu.sums[id] = s.settings.Name, s.sums
+		l.mu.settings[id], l.mu.sums[id] = s.settings, s.sums
+		if s.mark.Sequence > l.mu.marks[id].Sequence { // that of a removal in flight is there already
+			l.mu.marks[id] = s.mark
+		}
 		l.mu.deadLetters[id] = s.lastDeadLetter
 	}
 	for _, e := range c.entries {
@@ -282,7 +287,8 @@ func (l *Log) publish(c *commit) {
 	}
 	for _, id := range c.dropped {
 		delete(l.mu.stats, id)
-		delete(l.mu.names, id)
+		delete(l.mu.settings, id)
+		delete(l.mu.marks, id)
 		delete(l.mu.sums, id)
 		delete(l.mu.deadLetters, id)
 		delete(l.mu.clock, id)

@@ -1,6 +1,7 @@
 package pebblelog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -49,6 +50,11 @@ func (l *Log) Slice(id stream.ID, p stream.Partition, from stream.Offset, events
 	if cerr := it.Close(); cerr != nil {
 		err = errors.Join(err, l.atBatch(id, p, next, cerr))
 	}
+	if err != nil {
+		if st, e := l.partition(id, p); e != nil || from < st.First { // removed meanwhile
+			return nil, cmp.Or(e, error(&stream.OffsetGone{First: st.First}))
+		}
+	}
 	return out, err
 }
 
@@ -90,5 +96,9 @@ func (l *Log) partition(id stream.ID, p stream.Partition) (stream.PartitionStats
 	if p < 0 || int(p) >= len(s.Partitions) {
 		return stream.PartitionStats{}, fmt.Errorf("stream %d has no partition %d", id, p)
 	}
-	return s.Partitions[p], nil
+	st := s.Partitions[p]
+	if first := l.mu.marks[id].First; int(p) < len(first) {
+		st.First = max(st.First, first[p])
+	}
+	return st, nil
 }

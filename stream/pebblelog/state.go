@@ -23,6 +23,8 @@ type streamState struct {
 	silent time.Duration
 	// sums[p] is the checksum of partition p's last batch, for the witness; 0 when there is none.
 	sums []uint32
+	// mark is where the stream stood before its oldest entry; never changed in place.
+	mark stream.Mark
 	// ids answers which ids are surely new; shared by copies: it only ever learns of commits that
 	// the store has taken.
 	ids *hours

@@ -272,7 +272,7 @@ func (l *Log) SaveWitness() error {
 	l.mu.RLock()
 	w := &witness{log: l.id, end: l.mu.end}
 	for _, id := range slices.SortedFunc(maps.Keys(l.mu.stats), cmp.Compare[stream.ID]) {
-		s := witnessed{id: id, name: l.mu.names[id]}
+		s := witnessed{id: id, name: l.mu.settings[id].Name}
 		for p, st := range l.mu.stats[id].Partitions {
 			s.ends = append(s.ends, partitionEnd{st.Next, l.mu.sums[id][p]})
 		}
