@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -20,6 +21,46 @@ type Config struct {
 	// Functions are other options for window functions by their number: those of a view beneath
 	// that is a part of the plan.
 	Functions map[int]Function
+	// StartAt is the log's end when a view with start latest was made; 0: it begins with the log.
+	// What lies before it moves the streams' watermarks only, and WindowsFrom follows from it (R2).
+	StartAt stream.Sequence
+	// Outside are events that the view left out because an operator panicked at them (E2).
+	Outside map[Event]string
+	// Tell is given the account of every event; nil: nobody asks. The account is the callee's.
+	Tell func(Event, Account)
+}
+
+// Outcome says what a view did with an event.
+type Outcome string
+
+// The outcomes. Counted includes events that some windows refused and others took.
+const (
+	Counted  Outcome = "counted"
+	Filtered Outcome = "filtered"  // a WHERE removed it
+	Outside  Outcome = "outside"   // before the view's start, or in no window that is given out
+	Refused  Outcome = "refused"   // by every window that it lies in
+	RowError Outcome = "row_error" // an expression failed for it (E1)
+	// Corrected is the outcome of a window that was final when it took the event.
+	Corrected Outcome = "corrected"
+)
+
+// Account is what a view did with one event.
+type Account struct {
+	Outcome Outcome
+	// Watermark is the one that the event met.
+	Watermark windows.Micros
+	// Reason says why, for RowError.
+	Reason string
+	// Windows are those that took or refused it, by the functions' numbers and then by start. A
+	// session's bounds are those right after the event.
+	Windows []Window
+}
+
+// Window is one window that an event lies in.
+type Window struct {
+	Function   int
+	Start, End windows.Micros
+	Outcome    Outcome // Counted, Corrected or Refused
 }
 
 // Function is what one window function does with late events; quiet ones tell nothing.
@@ -78,6 +119,12 @@ type Judge struct {
 	assigns []*query.Assign
 	bounds  map[*query.Assign]map[string][]span
 	verdict Verdict
+	// windowsFrom is the start of the first windows that are given out; nil: all are.
+	windowsFrom *windows.Micros
+	largest     *windows.Micros // largest counted time before StartAt
+	started     bool
+	account     *Account // of the event in work, when somebody asks
+	swept       int      // events since forgotten sessions were last swept out
 }
 
 // span is a session's bounds.
@@ -87,6 +134,7 @@ type span struct{ start, end windows.Micros }
 func New(plan *query.Plan, cfg Config) *Judge {
 	j := &Judge{
 		plan: plan, cfg: cfg, clock: newClock(plan.Time == query.AppendTime, cfg.Streams),
+		windowsFrom: cfg.WindowsFrom, started: cfg.StartAt == 0,
 		bounds: map[*query.Assign]map[string][]span{},
 		verdict: Verdict{
 			Pairs: map[int][]Pair{}, Events: map[int][]Event{}, Outside: map[Event]string{},
@@ -117,8 +165,43 @@ func (j *Judge) Watermark() windows.Micros { return j.clock.view }
 // Verdict is what was refused up to here.
 func (j *Judge) Verdict() Verdict { return j.verdict }
 
+// WindowsFrom is the start of the first windows that are given out; nil: all are (R2).
+func (j *Judge) WindowsFrom() *windows.Micros { return j.windowsFrom }
+
+// Start begins the view where it has read up to StartAt. Step calls it at the first entry behind.
+func (j *Judge) Start() {
+	if j.started {
+		return
+	}
+	j.started = true
+	if j.largest != nil {
+		from := *j.largest + 1
+		j.windowsFrom = &from
+	}
+	j.clock.begin()
+}
+
+// before takes an entry in that the view does not read.
+func (j *Judge) before(e stream.Entry) {
+	if e.Control != nil {
+		j.clock.control(e.Control)
+		return
+	}
+	for i := range e.Batch.Len {
+		if at := e.Batch.Counted(i); j.largest == nil || at > *j.largest {
+			j.largest = &at
+		}
+		j.clock.event(e.Batch, i)
+	}
+}
+
 // Step takes the next entry of the log.
 func (j *Judge) Step(e stream.Entry) {
+	if e.Sequence() <= j.cfg.StartAt {
+		j.before(e)
+		return
+	}
+	j.Start()
 	if e.Control != nil {
 		j.clock.control(e.Control)
 		return
@@ -131,61 +214,151 @@ func (j *Judge) Step(e stream.Entry) {
 
 // event judges one event against the watermark made by everything before it.
 func (j *Judge) event(b *stream.Batch, i int) {
-	if from := j.cfg.EventsFrom; from != nil && b.Times[i] < *from {
+	ev := Event{b.Stream, stream.Place{Partition: b.Partition, Offset: b.Base + stream.Offset(i)}}
+	if j.cfg.Tell == nil {
+		j.judge(b, i, ev)
 		return
 	}
-	ev := Event{b.Stream, stream.Place{Partition: b.Partition, Offset: b.Base + stream.Offset(i)}}
+	j.account = &Account{Watermark: j.clock.view}
+	j.account.Outcome = j.judge(b, i, ev)
+	slices.SortFunc(j.account.Windows, func(a, b Window) int {
+		return cmp.Or(cmp.Compare(a.Function, b.Function), cmp.Compare(a.Start, b.Start))
+	})
+	j.cfg.Tell(ev, *j.account)
+	j.account = nil
+}
+
+// window notes what a window did with the event in work.
+func (j *Judge) window(function int, start, end windows.Micros, o Outcome) {
+	if j.account != nil {
+		j.account.Windows = append(j.account.Windows, Window{function, start, end, o})
+	}
+}
+
+func (j *Judge) judge(b *stream.Batch, i int, ev Event) Outcome {
+	if from := j.cfg.EventsFrom; from != nil && b.Times[i] < *from {
+		return Outside
+	}
 	one := &single{b: b, i: i, plan: j.plan, made: map[query.Node]*row.Batch{}}
-	one.all(j.plan.Root)
+	if one.failed = j.cfg.Outside[ev]; one.failed == "" {
+		one.all(j.plan.Root)
+	}
 	if one.failed != "" {
 		j.verdict.Outside[ev] = one.failed
-		return
+		if j.account != nil {
+			j.account.Reason = one.failed
+		}
+		return RowError
 	}
+	j.sweep()
 	met := j.clock.view
-	var refused, taken, corrected, record bool
+	var f, told fate // told: as late_<view> tells it
 	for _, a := range j.assigns {
 		in := one.made[a.In]
 		if in == nil {
 			continue // not of this stream, or behind state
 		}
 		for k := range in.Len {
-			f := fate{}
+			var o fate
 			switch a.Kind {
 			case windows.Session:
-				f = j.session(a, in, k, met, ev)
+				o = j.session(a, in, k, met, ev)
 			case windows.Slide:
-				f = j.slide(a, in, k, met, ev)
+				o = j.slide(a, in, k, met, ev)
 			default:
-				f = j.fixed(a, in, k, met, ev)
+				o = j.fixed(a, in, k, met, ev)
 			}
-			if j.cfg.Functions[a.Number].Quiet {
-				continue
+			f.add(o)
+			if !j.cfg.Functions[a.Number].Quiet {
+				told.add(o)
 			}
-			refused = refused || f.refused
-			taken = taken || f.taken
-			corrected = corrected || f.corrected
-			record = record || f.refused
 		}
 	}
 	switch {
-	case refused && !taken:
+	case told.refused && !told.taken:
 		j.verdict.Dropped++
-	case refused:
+	case told.refused:
 		j.verdict.Partial++
-	case corrected:
+	case told.corrected:
 		j.verdict.Corrected++
 	}
-	if record {
-		j.verdict.Records = append(j.verdict.Records, Record{ev, met, taken})
+	if told.refused {
+		j.verdict.Records = append(j.verdict.Records, Record{ev, met, told.taken})
+	}
+	switch {
+	case f.taken || !f.refused && one.reaches(j.plan.Root):
+		return Counted
+	case f.refused:
+		return Refused
+	case f.touched && f.hidden && !f.removed:
+		return Outside
+	}
+	return Filtered
+}
+
+// reaches reports whether the event gives a row to a part of the plan that no window function
+// stands before.
+func (s *single) reaches(n query.Node) bool {
+	if _, ok := n.(*query.Assign); ok {
+		return false // it tells by itself
+	}
+	if rows := s.rows(n); rows != nil && len(n.Inputs()) == 0 {
+		return rows.Len > 0
+	} else if rows != nil && rows.Len == 0 {
+		return false
+	}
+	for _, in := range n.Inputs() {
+		if s.reaches(in) {
+			return true
+		}
+	}
+	return false
+}
+
+// sweepEvery is how many events pass between two looks for sessions that are forgotten.
+const sweepEvery = 100_000
+
+// sweep forgets the bounds of sessions that no event can join or be refused by any more (L3).
+func (j *Judge) sweep() {
+	if j.swept++; j.swept < sweepEvery {
+		return
+	}
+	j.swept = 0
+	for a, keys := range j.bounds {
+		gap, _ := a.Size.Span()
+		for key, spans := range keys {
+			if !slices.ContainsFunc(spans, func(s span) bool { return j.clock.view <= windows.Later(s.end, j.lateness(a)+gap) }) {
+				delete(keys, key)
+			}
+		}
 	}
 }
 
-// fate is what a function's windows do with an event, as late_<view> tells it.
-type fate struct{ refused, taken, corrected bool }
+// fate is what a function's windows do with an event, as late_<view> tells it. touched: a row of
+// the event came to the function; removed: the WHERE behind it took one away; hidden: it lies in a
+// window that is not given out, or in none.
+type fate struct{ refused, taken, corrected, touched, removed, hidden bool }
+
+func (f *fate) add(o fate) {
+	f.refused = f.refused || o.refused
+	f.taken = f.taken || o.taken
+	f.corrected = f.corrected || o.corrected
+	f.removed = f.removed || o.removed
+	f.hidden = f.hidden || o.hidden
+	f.touched = true
+}
 
 // givenOut reports whether a window that begins at start is given out (R2).
 func (j *Judge) givenOut(start windows.Micros) bool {
-	return j.cfg.WindowsFrom == nil || start >= *j.cfg.WindowsFrom
+	return j.windowsFrom == nil || start >= *j.windowsFrom
+}
+
+// took is the outcome of a window that takes an event.
+func took(final bool) Outcome {
+	if final {
+		return Corrected
+	}
+	return Counted
 }
 
 // fixed judges by each window of tumble and hop apart (L2).
@@ -195,18 +368,25 @@ func (j *Judge) fixed(a *query.Assign, in *row.Batch, k int, met windows.Micros,
 	if a.Kind == windows.Tumble {
 		slide = a.Size
 	}
+	f.hidden = true
 	for start := slide.Bucket(t); a.Size.Add(start) > t; start = slide.Bucket(start - 1) {
 		end := a.Size.Add(start)
-		if !j.givenOut(start) || !passes(a, in, k, start, end) {
+		if !j.givenOut(start) {
+			continue
+		}
+		if !passes(a, in, k, start, end) {
+			f.removed = true
 			continue
 		}
 		if met >= end && met >= windows.Later(end, j.lateness(a)) {
 			f.refused = true
 			j.verdict.Pairs[a.Number] = append(j.verdict.Pairs[a.Number], Pair{ev, start, end})
+			j.window(a.Number, start, end, Refused)
 			continue
 		}
 		f.taken = true
 		f.corrected = f.corrected || met >= end
+		j.window(a.Number, start, end, took(met >= end))
 	}
 	return f
 }
@@ -214,13 +394,21 @@ func (j *Judge) fixed(a *query.Assign, in *row.Batch, k int, met windows.Micros,
 // slide judges by the event's own window (L4).
 func (j *Judge) slide(a *query.Assign, in *row.Batch, k int, met windows.Micros, ev Event) (f fate) {
 	t := in.Cols[a.TimeCol].I64[k]
-	tells := j.givenOut(a.Size.Sub(t)) && passes(a, in, k, a.Size.Sub(t), t)
+	f.hidden = !j.givenOut(a.Size.Sub(t))
+	f.removed = !f.hidden && !passes(a, in, k, a.Size.Sub(t), t)
+	tells := !f.hidden && !f.removed
 	if met > windows.Later(t, j.lateness(a)) {
 		f.refused = tells
 		j.verdict.Events[a.Number] = append(j.verdict.Events[a.Number], ev)
+		if tells {
+			j.window(a.Number, a.Size.Sub(t), t, Refused)
+		}
 		return f
 	}
 	f.taken, f.corrected = tells, tells && met > t
+	if tells {
+		j.window(a.Number, a.Size.Sub(t), t, took(met > t))
+	}
 	return f
 }
 
@@ -253,15 +441,23 @@ func (j *Judge) session(a *query.Assign, in *row.Batch, k int, met windows.Micro
 		}
 	}
 	tells := passes(a, in, k, own.start, own.end)
+	f.removed = !tells
 	if len(refusing) > 0 {
 		j.verdict.Events[a.Number] = append(j.verdict.Events[a.Number], ev)
 		for _, s := range refusing {
-			f.refused = f.refused || tells && j.givenOut(s.start)
+			if tells && j.givenOut(s.start) {
+				f.refused = true
+				j.window(a.Number, s.start, s.end, Refused)
+			}
 		}
+		f.hidden = !f.refused && tells
 		return f
 	}
 	j.bounds[a][key] = append(apart, whole)
 	f.taken, f.corrected = tells, tells && wasFinal
+	if tells {
+		j.window(a.Number, whole.start, whole.end, took(wasFinal))
+	}
 	return f
 }
 

@@ -45,6 +45,15 @@ func (c *clock) of(id stream.ID) *streamClock {
 	return nil
 }
 
+// begin forgets what the view's watermark was before the view began: it has that which the streams
+// have there (R2).
+func (c *clock) begin() {
+	if !c.appendTime {
+		c.view = windows.NoWatermark
+		c.settle()
+	}
+}
+
 // event takes one event in.
 func (c *clock) event(b *stream.Batch, i int) {
 	s := c.of(b.Stream)
