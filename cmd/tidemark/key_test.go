@@ -107,6 +107,17 @@ func TestKeysAreMadeUsedAndEndedFromTheCommandLine(t *testing.T) {
 	if code != 0 {
 		t.Fatal(text)
 	}
+	lists := func(path string) string {
+		var list struct{ Items []struct{ Name string } }
+		c := serverFlags{Server: s.url(""), Key: reader}.client()
+		if err := c.call(context.Background(), "GET", path, nil, nil, &list); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(list.Items)
+	}
+	if got := lists("/v1/streams"); got != "[{sales_us}]" {
+		t.Errorf("the key sees %s", got)
+	}
 	if got := post(reader, "/v1/query", `{"sql":"SELECT count(*) FROM sales_us"}`); got != 200 {
 		t.Errorf("a query of what the key is for: %d", got)
 	}

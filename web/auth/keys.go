@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -131,7 +132,7 @@ func newKey(e catalog.Entry) (*key, error) {
 	copy(k.digest[:], k.doc.Digest)
 	revoked := make(chan struct{})
 	k.revoke = func() { close(revoked) }
-	k.principal = &Principal{KeyID: k.doc.ID, Name: k.Name, rights: k.doc.rights, revoked: revoked}
+	k.principal = &Principal{KeyID: strconv.FormatUint(e.ID, 10), Name: k.Name, rights: k.doc.rights, revoked: revoked}
 	if r := k.doc.Rate; r > 0 {
 		k.limit = rate.NewLimiter(rate.Limit(r), int(math.Ceil(r)))
 	}

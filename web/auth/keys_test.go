@@ -192,6 +192,7 @@ func TestRotationVoidsTheOldKeyAndKeepsItsRights(t *testing.T) {
 	t.Parallel()
 	w := serve(t, auth.Options{}, web.Options{}, "ops", "reader")
 	old, before := w.text["reader"], w.do("GET", "/v1/keys/reader", "ops", "", nil)
+	served := w.do("GET", "/v1/views/sales_day/rows", "reader", "", nil)
 	a := w.do("PUT", "/v1/keys/reader", "ops", `{"rotate":true}`, nil)
 	var made auth.Answer
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 || made.Key == "" || made.Key == old {
@@ -200,8 +201,9 @@ func TestRotationVoidsTheOldKeyAndKeepsItsRights(t *testing.T) {
 	if a := w.do("GET", "/v1/views/sales_day/rows", old, "", nil); a.status != 401 {
 		t.Errorf("the old key: %d", a.status)
 	}
-	if a := w.do("GET", "/v1/views/sales_day/rows", made.Key, "", nil); a.status != 200 {
-		t.Errorf("the new key: %d %s", a.status, a.body)
+	after := w.do("GET", "/v1/views/sales_day/rows", made.Key, "", nil)
+	if after.status != 200 || after.body != served.body {
+		t.Errorf("the new key is another one for idempotency: %d %s, before %s", after.status, after.body, served.body)
 	}
 	var was auth.Answer
 	_ = json.Unmarshal([]byte(before.body), &was)

@@ -11,7 +11,8 @@ import (
 
 // Principal is who asks.
 type Principal struct {
-	// KeyID is the id of the key; empty while authentication is off.
+	// KeyID is the key's internal number: it stays when the key is rotated, and a key that is made
+	// anew under an old name has another. Empty while authentication is off.
 	KeyID string
 	// Name is the key's name, for messages.
 	Name string
@@ -89,7 +90,7 @@ func From(ctx context.Context) *Principal {
 // Of is who asks in a request.
 func Of(c *fiber.Ctx) *Principal { return From(c.UserContext()) }
 
-// KeyID is the id of the key of a request: the scope of its idempotency keys.
+// KeyID names the key of a request, across rotations: the scope of its idempotency keys.
 func KeyID(c *fiber.Ctx) string { return Of(c).KeyID }
 
 // MayPost returns a problem 403 when a request's key may not post events to a stream.

@@ -57,6 +57,7 @@ var rules = map[string]Rule{
 	"POST /v1/streams/:name/groups/:group/commit":          readOne,
 	"POST /v1/streams/:name/groups/:group/nack":            readOne,
 	"POST /v1/streams/:name/groups/:group/seek":            readOne,
+	"POST /v1/streams/:name/groups/:group/leave":           readOne,
 	"GET /v1/streams/:name/groups/:group":                  readOne,
 	"GET /v1/streams/:name/groups":                         readOne,
 	"DELETE /v1/streams/:name/groups/:group":               admin,
