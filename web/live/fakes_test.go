@@ -199,7 +199,8 @@ func (r *fakeReader) Next() (stream.Entry, bool, error) {
 	r.after++
 	return r.w.entries[r.after-1], true, nil
 }
-func (r *fakeReader) Close() error { return nil }
+func (r *fakeReader) Start(stream.ID) stream.Mark { return stream.Mark{} }
+func (r *fakeReader) Close() error                { return nil }
 
 func (w *world) Slice(_ stream.ID, _ stream.Partition, from stream.Offset, _ int) ([]*stream.Batch, error) {
 	w.mu.Lock()
