@@ -498,12 +498,12 @@ type single struct {
 	failed string
 }
 
-// all computes every node that can be, also behind one that can't.
+// all computes every node that can be, also behind one that can't, and behind a UNION ALL of which
+// one branch can and another can't.
 func (s *single) all(n query.Node) {
-	if s.rows(n) == nil {
-		for _, in := range n.Inputs() {
-			s.all(in)
-		}
+	s.rows(n)
+	for _, in := range n.Inputs() {
+		s.all(in)
 	}
 }
 

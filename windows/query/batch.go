@@ -73,11 +73,11 @@ type rewriter struct {
 	parser ParseSQL
 	cat    Catalog
 	upTo   map[string]stream.Sequence
-	left   map[int]Left // by the place of a window function in the text
+	left   map[int]Left // by the place of a window function's first argument in the text
 	within []Left       // of the window functions around what is rewritten
 }
 
-// windowPlaces are the places of the window functions of a text, in order.
+// windowPlaces are the places of the first arguments of the window functions of a text, in order.
 func windowPlaces(v any) []int {
 	var places []int
 	var walk func(v any)
@@ -90,7 +90,7 @@ func windowPlaces(v any) []int {
 		case object:
 			if f, ok := v["function"].(object); ok && v["type"] == "TABLE_FUNCTION" {
 				if _, ok := windowKinds[functionName(f)]; ok {
-					places = append(places, location(f))
+					places = append(places, leftmost(f["children"])) // the function itself has no place
 				}
 			}
 			for _, m := range v {
@@ -379,7 +379,7 @@ func (r *rewriter) window(t, f object, ctes []namedQuery) object {
 		}
 	}
 
-	left := r.left[location(f)]
+	left := r.left[leftmost(args)]
 	r.within = append(r.within, left)
 	input, alias, hidden := r.windowInput(args[0], name, ctes)
 	r.within = r.within[:len(r.within)-1]
