@@ -78,12 +78,15 @@ type Column struct {
 	Name    string `json:"name"`
 	Type    string `json:"type"`
 	Measure bool   `json:"measure"`
+	// Merge says how values of several rows make one: sum, min or max; empty where they can't.
+	Merge string `json:"merge,omitempty"`
 }
 
 func columnsOf(plan *query.Plan) []Column {
 	out := make([]Column, len(plan.Columns))
+	merges := plan.Merges()
 	for i, f := range plan.Columns {
-		out[i] = Column{Name: f.Name, Type: f.Type.String(), Measure: !plan.Dimensions[i]}
+		out[i] = Column{Name: f.Name, Type: f.Type.String(), Measure: !plan.Dimensions[i], Merge: merges[i]}
 	}
 	return out
 }

@@ -458,7 +458,7 @@ func TestAnswersSayWhatTheyAreTheAnswerTo(t *testing.T) { // D9
 	for _, part := range []string{
 		`"name":"revenue"`, `"kind":"view"`, `"late":"correct"`, `"allowed_lateness":"1h"`, `"emit":"changes"`, `"throttle":"0s"`, `"epoch":"0s"`,
 		`"start":"earliest"`, `"state":"live"`, `"watermark":"2024-01-01T12:00:05Z"`, `"lag_events":0`, `"lag_seconds":0`,
-		`"events":1`, `"late_dropped":0`, `"row_errors":0`, `"plan":"`, `"warnings":[]`, `{"name":"revenue","type":"HUGEINT","measure":true}`,
+		`"events":1`, `"late_dropped":0`, `"row_errors":0`, `"plan":"`, `"warnings":[]`, `{"name":"revenue","type":"HUGEINT","measure":true,"merge":"sum"}`,
 		`{"name":"country","type":"VARCHAR","measure":false}`, `"sources":["checkouts"]`,
 	} {
 		if !strings.Contains(string(text), part) {
