@@ -161,9 +161,9 @@ func (t *Tracker) Control(c *stream.Control) {
 				s.value = max(s.value, s.own(&s.parts[i]))
 			}
 			s.value = max(s.value, s.advance)
-			s.idled = s.value != NoWatermark
 		}
 	}
+	s.idled = s.idled || s.allIdle && s.value != NoWatermark
 	t.settle(s)
 }
 
