@@ -15,6 +15,7 @@ import (
 	"tidemark/storage/problem"
 	"tidemark/storage/row"
 	"tidemark/stream"
+	"tidemark/stream/group"
 	"tidemark/stream/pebblelog"
 	"tidemark/web"
 	"tidemark/web/api"
@@ -71,6 +72,35 @@ var errorCases = []webtest.Case{
 	{Name: "late events that are gone", Method: "GET", Path: "/v1/streams/late_revenue/partitions/0/events?offset=1", Status: 410, Code: "offset_gone", Must: []string{`"first_offset":5`}},
 	{Name: "late events have one partition", Method: "GET", Path: "/v1/streams/late_revenue/partitions/1/events", Status: 404, Code: "unknown_partition"},
 	{Name: "late events of no view", Method: "GET", Path: "/v1/streams/late_nowhere", Status: 404, Code: "unknown_view"},
+	// groups
+	{Name: "a group of no stream", Method: "GET", Path: "/v1/streams/nowhere/groups/g", Status: 404, Code: "unknown_stream"},
+	{Name: "a group that is not there", Method: "GET", Path: "/v1/streams/shop/groups/nobody", Status: 404, Code: "unknown_group"},
+	{Name: "a group to delete that is not there", Method: "DELETE", Path: "/v1/streams/shop/groups/nobody", Status: 404, Code: "unknown_group"},
+	{Name: "a group's bad name", Method: "POST", Path: "/v1/streams/shop/groups/a%20b/poll", Body: `{"member":"m"}`, Status: 400, Code: "bad_name", Must: []string{"A-Za-z0-9_.-"}},
+	{Name: "a poll of nobody", Method: "POST", Path: "/v1/streams/shop/groups/g/poll", Body: `{}`, Status: 400, Code: "bad_member"},
+	{Name: "an empty poll", Method: "POST", Path: "/v1/streams/shop/groups/g/poll", Status: 400, Code: "bad_body", Must: []string{"member"}},
+	{Name: "an unknown member of a poll", Method: "POST", Path: "/v1/streams/shop/groups/g/poll", Body: `{"member":"m","limit":1}`, Status: 400, Code: "bad_body", Must: []string{"limit"}},
+	{Name: "a delivery that there is not", Method: "POST", Path: "/v1/streams/shop/groups/g/poll", Body: `{"member":"m","delivery":"exactly_once"}`, Status: 400, Code: "bad_poll", Must: []string{"at_least_once"}},
+	{Name: "no events at all", Method: "POST", Path: "/v1/streams/shop/groups/g/poll", Body: `{"member":"m","max":0}`, Status: 400, Code: "bad_poll"},
+	{Name: "a poll that waits too long", Method: "POST", Path: "/v1/streams/shop/groups/g/poll", Body: `{"member":"m","wait":"2m"}`, Status: 400, Code: "bad_poll"},
+	{Name: "a wait of a poll that is none", Method: "POST", Path: "/v1/streams/shop/groups/g/poll", Body: `{"member":"m","wait":"soon"}`, Status: 400, Code: "bad_body", Must: []string{"wait"}},
+	{Name: "a session of no time", Method: "POST", Path: "/v1/streams/shop/groups/g/poll", Body: `{"member":"m","session_timeout":"0s"}`, Status: 400, Code: "bad_poll"},
+	{Name: "a poll under a generation of old", Method: "POST", Path: "/v1/streams/shop/groups/g/poll", Body: `{"member":"m","generation":7}`, Status: 409, Code: "fenced"},
+	{Name: "a commit of no group", Method: "POST", Path: "/v1/streams/shop/groups/nobody/commit", Body: `{"member":"m","offsets":{"0":1}}`, Status: 404, Code: "unknown_group"},
+	{Name: "a commit of nothing", Method: "POST", Path: "/v1/streams/shop/groups/g/commit", Body: `{"member":"m"}`, Status: 400, Code: "bad_commit"},
+	{Name: "a commit of a text", Method: "POST", Path: "/v1/streams/shop/groups/g/commit", Body: `{"member":"m","offsets":{"0":"1"}}`, Status: 400, Code: "bad_body"},
+	{Name: "a commit below zero", Method: "POST", Path: "/v1/streams/shop/groups/g/commit", Body: `{"member":"m","offsets":{"0":-1}}`, Status: 400, Code: "bad_body"},
+	{Name: "a commit by a stranger", Method: "POST", Path: "/v1/streams/shop/groups/held/commit", Body: `{"member":"stranger","offsets":{"0":1}}`, Status: 409, Code: "fenced", Must: []string{"stranger"}},
+	{Name: "a commit past what was given", Method: "POST", Path: "/v1/streams/shop/groups/held/commit", Body: `{"member":"m","offsets":{"0":4}}`, Status: 409, Code: "not_given"},
+	{Name: "a nack without a place", Method: "POST", Path: "/v1/streams/shop/groups/held/nack", Body: `{"member":"m","offset":1}`, Status: 400, Code: "bad_nack"},
+	{Name: "a nack of what was not given", Method: "POST", Path: "/v1/streams/shop/groups/held/nack", Body: `{"member":"m","partition":0,"offset":4}`, Status: 409, Code: "not_given"},
+	{Name: "a nack by a stranger", Method: "POST", Path: "/v1/streams/shop/groups/held/nack", Body: `{"member":"stranger","partition":0,"offset":0}`, Status: 409, Code: "fenced"},
+	{Name: "a seek to nowhere", Method: "POST", Path: "/v1/streams/shop/groups/g/seek", Body: `{}`, Status: 400, Code: "bad_seek"},
+	{Name: "a seek to an instant that is none", Method: "POST", Path: "/v1/streams/shop/groups/g/seek", Body: `{"time":"soon"}`, Status: 400, Code: "bad_time"},
+	{Name: "a seek past the end", Method: "POST", Path: "/v1/streams/shop/groups/g/seek", Body: `{"offsets":{"0":99}}`, Status: 422, Code: "offset_above_end", Must: []string{`"next_offset":5`}},
+	{Name: "a seek in a partition that is not there", Method: "POST", Path: "/v1/streams/shop/groups/g/seek", Body: `{"offsets":{"2":0}}`, Status: 404, Code: "unknown_partition"},
+	{Name: "leaving as nobody", Method: "POST", Path: "/v1/streams/shop/groups/held/leave", Body: `{}`, Status: 400, Code: "bad_member"},
+	{Name: "a parameter of a group", Method: "GET", Path: "/v1/streams/shop/groups/held?full=1", Status: 400, Code: "unknown_parameter"},
 	// views: what the service answers comes through
 	{Name: "a view that is not there", Method: "GET", Path: "/v1/views/nowhere", Status: 404, Code: "unknown_view"},
 	{Name: "rows of no view", Method: "GET", Path: "/v1/views/nowhere/rows", Status: 404, Code: "unknown_view"},
@@ -155,8 +185,12 @@ func fakeDeps(t *testing.T) api.Deps {
 		t.Fatal(err)
 	}
 	appendTo(t, log, shop, 5)
+	groups := group.New(store, log, group.Options{Logger: quiet})
+	if _, err := groups.Poll(context.Background(), shop.ID, "held", group.Poll{Member: "m", Max: 3}); err != nil {
+		t.Fatal(err)
+	}
 	return api.Deps{
-		Streams: reg, Log: log, Views: fakeViews{}, Alerts: fakeAlerts{}, Dashboards: cat,
+		Groups: groups, Streams: reg, Log: log, Views: fakeViews{}, Alerts: fakeAlerts{}, Dashboards: cat,
 		Exists: func(name string) bool { return name == "shop" }, Query: fakeQuery, Verify: fakeVerify,
 	}
 }

@@ -99,6 +99,7 @@ type Deps struct {
 	Views      Views
 	Alerts     Alerts
 	Dashboards Documents
+	Groups     Groups
 	// Exists says whether there is a relation, for warnings. Nil: none are given.
 	Exists func(relation string) bool
 	// Query runs ad-hoc SQL and writes the answer; it writes nothing before an error.
@@ -122,6 +123,9 @@ func Mount(r fiber.Router, d Deps) {
 		v1.Get("/streams", e.listStreams)
 		v1.Delete("/streams/:name", e.deleteStream)
 		v1.Get("/streams/:name/partitions/:partition/events", e.readEvents)
+	}
+	if d.Groups != nil {
+		e.mountGroups(v1)
 	}
 	if d.Views != nil {
 		v1.Put("/views/:name", e.putView)
