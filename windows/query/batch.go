@@ -24,7 +24,8 @@ func Batch(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string) (string
 }
 
 // BatchUpTo is Batch over the beginning of the log: of each stream that upTo names (in lower case)
-// only events up to that sequence count, and only the columns that the catalog has.
+// only events up to that sequence count, and only the columns that the catalog has. A view that is
+// read becomes a subquery with its SQL, when upTo is not nil; else it is history's table of its rows.
 func BatchUpTo(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string, upTo map[string]stream.Sequence) (string, error) {
 	return BatchWithout(parser, fromAST, cat, sql, upTo, nil)
 }
@@ -45,12 +46,9 @@ type Left struct {
 func BatchWithout(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string, upTo map[string]stream.Sequence, left func(number int) Left) (out string, err error) {
 	defer boundary(&err)
 	statement := parse(parser, sql)
-	r := &rewriter{parser: parser, cat: cat, upTo: upTo}
-	if left != nil {
-		r.left = map[int]Left{}
-		for i, at := range windowPlaces(statement) {
-			r.left[at] = left(i)
-		}
+	r := &rewriter{parser: parser, cat: cat, upTo: upTo, left: left}
+	if upTo != nil || left != nil {
+		r.outline = outlineOf(parser, cat, statement)
 	}
 	r.query(statement["node"], nil)
 	tree, err := json.Marshal(object{"error": false, "statements": []any{statement}})
@@ -73,8 +71,48 @@ type rewriter struct {
 	parser ParseSQL
 	cat    Catalog
 	upTo   map[string]stream.Sequence
-	left   map[int]Left // by the place of a window function's first argument in the text
-	within []Left       // of the window functions around what is rewritten
+	left   func(number int) Left
+	within []Left // of the window functions around what is rewritten
+	// outline is that of the texts of the view; nil where views stay tables of history. text is the
+	// name of the view whose text is rewritten, views how many have been written out.
+	outline *outline
+	text    string
+	views   int
+}
+
+// leftBy is what the window function at a place of the text leaves out.
+func (r *rewriter) leftBy(at int) Left {
+	if r.left == nil {
+		return Left{}
+	}
+	return r.left(r.outline.number(r.text, at))
+}
+
+// view is the subquery that a view is, or nil when a name means something else.
+func (r *rewriter) view(name string, at any, ctes []namedQuery) object {
+	if r.outline == nil || findCTE(ctes, name) >= 0 {
+		return nil
+	}
+	rel, ok := r.cat.Relation(name)
+	if !ok || rel.View == nil {
+		return nil
+	}
+	if rel.View.EmitFinal {
+		refuse(problem.New(422, "final_only", "%s gives out final rows only: its SQL alone does not tell which those are", rel.Name))
+	}
+	if r.views++; r.views > maxTables {
+		refuse(problem.New(422, "sql_too_complex", "the SQL reads more than %d views, those beneath them counted each time", maxTables))
+	}
+	text := strings.ToLower(rel.Name)
+	statement, _ := copied(r.outline.texts[text].statement).(object)
+	cat, outer := r.cat, r.text
+	r.cat, r.text = rel.View.Within, text
+	r.query(statement["node"], nil)
+	r.cat, r.text = cat, outer
+	return object{
+		"type": "SUBQUERY", "alias": rel.Name, "sample": nil, "query_location": at,
+		"subquery": statement, "column_name_alias": []any{},
+	}
 }
 
 // windowPlaces are the places of the first arguments of the window functions of a text, in order.
@@ -207,6 +245,8 @@ func (r *rewriter) inside(v any, ctes []namedQuery, s selection) {
 			r.inside(m, ctes, s)
 		}
 		switch v["class"] {
+		case "CONSTANT":
+			staysDouble(v)
 		case "STAR":
 			excludePseudo(v, s.events)
 		case "FUNCTION":
@@ -233,6 +273,20 @@ func asEntries(v object) {
 	}
 	v["function_name"], v["children"], v["alias"] = "map_entries", []any{inner}, alias
 	v["filter"], v["distinct"], v["order_bys"] = nil, false, object{"type": "ORDER_MODIFIER", "orders": []any{}}
+}
+
+// staysDouble gives a constant that is a DOUBLE, such as 1e2, its type: DuckDB writes it as 100.0,
+// which it reads as a DECIMAL.
+func staysDouble(v object) {
+	value, _ := v["value"].(object)
+	typ, _ := value["type"].(object)
+	if typ["id"] != "DOUBLE" {
+		return
+	}
+	inner, _ := copied(v).(object)
+	inner["alias"] = ""
+	v["class"], v["type"], v["child"], v["cast_type"], v["try_cast"] = "CAST", "OPERATOR_CAST", inner, copied(typ), false
+	delete(v, "value")
 }
 
 // orderSensitive are the aggregates whose answer depends on the order of rows (N3).
@@ -295,6 +349,13 @@ func (r *rewriter) table(t object, ctes []namedQuery) object {
 		r.inside(f, ctes, selection{})
 	case "BASE_TABLE":
 		name, _ := t["table_name"].(string)
+		if v := r.view(name, t["query_location"], ctes); v != nil {
+			if alias, _ := t["alias"].(string); alias != "" {
+				v["alias"] = alias
+			}
+			v["column_name_alias"] = t["column_name_alias"]
+			return v
+		}
 		return r.prefix(t, name, ctes)
 	default:
 		r.inside(t, ctes, selection{})
@@ -458,6 +519,9 @@ func (r *rewriter) windowInput(arg any, function string, ctes []namedQuery) (inp
 	if name, ok := argumentName(object{"children": []any{arg}}); ok {
 		input = object{"type": "BASE_TABLE", "alias": "", "sample": nil, "query_location": a["query_location"],
 			"schema_name": "", "catalog_name": "", "table_name": name, "column_name_alias": []any{}}
+		if v := r.view(name, a["query_location"], ctes); v != nil {
+			return v, name, nil
+		}
 		if !r.isStream(name, ctes) {
 			return input, name, nil
 		}
