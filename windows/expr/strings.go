@@ -21,7 +21,7 @@ func (t table) texts() {
 		}
 	}
 	one("lower lcase", strings.ToLower)
-	one("upper ucase", strings.ToUpper)
+	one("upper ucase", upper)
 	one("reverse", reverse)
 	one("trim", func(s string) string { return strings.Trim(s, " ") })
 	one("ltrim", func(s string) string { return strings.TrimLeft(s, " ") })
@@ -456,3 +456,6 @@ func bindJoin(name string, args []*Expr) (*Expr, error) {
 	}
 	return newCall(tVarchar, callText(name, args), map2(str, str, str, func(x, y string) string { return x + y }), cast...), nil
 }
+
+// upper is strings.ToUpper as DuckDB has it: the capital of ß is ẞ.
+func upper(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "ß", "ẞ")) }
