@@ -53,7 +53,7 @@ func setValue(v *row.Vector, i int, src *row.Vector, j int) {
 	v.Nulls.Clear(i)
 	switch v.Type.Class() {
 	case row.Float64Class:
-		v.F64[i] = src.F64[j]
+		v.F64[i] = src.F64[j] + 0 // −0 becomes 0, as it does when it is saved in a key
 	case row.Int128Class:
 		v.I128[i] = src.I128[j]
 	case row.StringClass:
