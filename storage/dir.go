@@ -22,7 +22,7 @@ const FormatVersion = 1
 var (
 	// ErrInUse: another process has the directory open.
 	ErrInUse = errors.New("the data directory is in use")
-	// ErrRefused: the directory is of a newer format, or is none of ours.
+	// ErrRefused: the directory is of a newer format, is damaged, or is none of ours.
 	ErrRefused = errors.New("the data directory is refused")
 )
 
@@ -43,8 +43,9 @@ type Dir struct {
 	// KV is the store.
 	KV *kv.Store
 
-	fs   vfs.FS
-	lock io.Closer
+	fs       vfs.FS
+	lock     io.Closer
+	readOnly bool
 }
 
 // Open takes the directory for this process, creating it when it does not exist, and opens the
@@ -75,6 +76,59 @@ func Open(path string, o Options) (*Dir, error) {
 	return d, nil
 }
 
+// OpenReadOnly takes an existing directory for this process and opens the store in it without
+// changing anything, but for the lock file.
+func OpenReadOnly(path string, o Options) (*Dir, error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	d := &Dir{Path: path, fs: o.FS}
+	if err := d.take(); err != nil {
+		return nil, err
+	}
+	if err := d.openStore(o); err != nil {
+		_ = d.lock.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Take locks an existing directory of a format that this program knows, without opening its store:
+// for those who look at its files. Close the returned lock.
+func Take(path string, fs vfs.FS) (io.Closer, error) {
+	d := &Dir{Path: path, fs: fs}
+	if err := d.take(); err != nil {
+		return nil, err
+	}
+	return d.lock, nil
+}
+
+// take reads the format of an existing directory and locks it.
+func (d *Dir) take() error {
+	version, err := d.readFormat()
+	if err != nil {
+		return err
+	}
+	if version == 0 {
+		return fmt.Errorf("open %s: %w: there is no data directory: name one with a FORMAT file in it", d.Path, ErrRefused)
+	}
+	if d.lock, err = d.fs.Lock(d.join("tidemark.lock")); err != nil {
+		return fmt.Errorf("open %s: %w by %s: stop that process", d.Path, ErrInUse, d.holder())
+	}
+	return nil
+}
+
+func (d *Dir) openStore(o Options) error {
+	o.Store.FS, o.Store.ReadOnly = o.FS, true
+	if o.Store.Logger == nil {
+		o.Store.Logger = o.Logger
+	}
+	var err error
+	d.KV, err = kv.Open(d.join("kv"), o.Store)
+	d.readOnly = err == nil
+	return err
+}
+
 func (d *Dir) open(version int, o Options) error {
 	if err := writeFile(d.fs, d.Path, "tidemark.pid", strconv.Itoa(os.Getpid())+"\n"); err != nil {
 		return fmt.Errorf("open data directory: %w", err)
@@ -101,7 +155,9 @@ func (d *Dir) join(name string) string { return d.fs.PathJoin(d.Path, name) }
 // Close closes the store and gives the directory free.
 func (d *Dir) Close() error {
 	err := d.KV.Close()
-	_ = d.fs.Remove(d.join("tidemark.pid"))
+	if !d.readOnly {
+		_ = d.fs.Remove(d.join("tidemark.pid"))
+	}
 	return errors.Join(err, d.lock.Close())
 }
 

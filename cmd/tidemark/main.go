@@ -13,6 +13,7 @@ import (
 
 	"tidemark/storage"
 	"tidemark/storage/history"
+	"tidemark/storage/kv"
 	"tidemark/storage/problem"
 )
 
@@ -26,6 +27,7 @@ type cli struct {
 	Apply  applyCmd  `cmd:"" help:"Declare streams, views, alerts and dashboards from a YAML file."`
 	Key    keyCmd    `cmd:"" help:"Make, list and delete API keys."`
 	Bench  benchCmd  `cmd:"" help:"Load generator and benchmarks."`
+	Check  checkCmd  `cmd:"" help:"Verify every checksum in a data directory."`
 	Health healthCmd `cmd:"" name:"healthcheck" help:"Ask a server whether it is ready; exit code 0 if so."`
 
 	Version kong.VersionFlag `help:"Print the version."`
@@ -84,7 +86,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, storage.ErrInUse):
 		return exitInUse
-	case errors.Is(err, storage.ErrRefused):
+	case errors.Is(err, storage.ErrRefused), errors.Is(err, kv.ErrDamaged):
 		return exitRefused
 	}
 	return exitError

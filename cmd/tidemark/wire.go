@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -21,6 +20,7 @@ import (
 	"tidemark/storage/catalog"
 	"tidemark/storage/history"
 	"tidemark/storage/kv"
+	"tidemark/storage/row"
 	"tidemark/stream"
 	"tidemark/stream/pebblelog"
 	"tidemark/web"
@@ -41,6 +41,7 @@ type service struct {
 	log     *pebblelog.Log
 	history *history.History
 	views   *runtime.Service
+	proofs  *verify.Runs
 	keys    *auth.Keys
 	app     *web.App
 
@@ -65,7 +66,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 	}(s)
 	storeShare := o.Memory / 4
 	s.dir, err = storage.Open(o.Data, storage.Options{Logger: logger, Store: kv.Options{
-		CacheBytes: storeShare * 3 / 4, MemTableBytes: min(storeShare/16, 64<<20),
+		CacheBytes: storeShare * 3 / 4, MemTableBytes: min(storeShare/16, 64<<20), AcceptLoss: o.AcceptLoss,
 	}})
 	if err != nil {
 		return nil, err
@@ -107,6 +108,9 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
+	s.proofs = verify.NewRuns(&verify.Verifier{
+		Views: s.views, Log: s.log, Parse: s.history.ParseSQL, FromAST: s.history.SQLFromAST, Scratch: s.scratch,
+	})
 	alerts := alert.New(s.views, s.dir.KV)
 	acks := alert.NewAcks(s.dir.KV, s.log, cat)
 	hub := live.NewHub(bind.Live(s.views, alerts, acks, live.Options{Logger: logger}))
@@ -115,7 +119,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 	s.app = web.New(web.Options{
 		API: api.Deps{
 			Streams: streams, Log: s.log, Views: bind.Views(s.views), Alerts: bind.Alerts(alerts), Dashboards: cat,
-			Exists: bind.Exists(cat), Query: bind.Query(s.queries(), cat, s.views.Relations()), Verify: s.verify, Stopping: s.stopping,
+			Exists: bind.Exists(cat), Query: bind.Query(s.queries(), cat, s.views.Relations()), Verify: s.proofs.Ask, Verified: s.proofs.Last, Stopping: s.stopping,
 		},
 		Live: hub,
 		Auth: s.keys, TLS: speak, TrustedProxies: o.TrustedProxies,
@@ -147,23 +151,14 @@ func (s *service) queries() bind.History {
 	}
 }
 
-// verify compares a view with its batch answer, waiting for history as long as asked.
-func (s *service) verify(ctx context.Context, name string, wait time.Duration) (any, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	v := verify.Verifier{
-		Views: s.views, Parse: s.history.ParseSQL, FromAST: s.history.SQLFromAST,
-		Run: func(ctx context.Context, sql string, w io.Writer) error {
-			var out bytes.Buffer
-			_, err := s.history.Query(ctx, history.Query{SQL: sql, MaxRows: runtime.MaxRows, Timeout: wait, Format: history.FormatNDJSON}, &out)
-			if err == nil {
-				_, err = out.WriteTo(w)
-			}
-			return err
-		},
+// scratch is history's verb for tables of one request, as verify calls it.
+func (s *service) scratch(ctx context.Context, tables []verify.Table, load func(put func(int, *row.Batch) error) (string, error), each func([]row.Field, *row.Batch) error) error {
+	q := history.Scratch{Load: load}
+	for _, t := range tables {
+		q.Tables = append(q.Tables, history.ScratchTable(t))
 	}
-	res, err := v.Verify(ctx, name)
-	return res, true, err
+	_, err := s.history.Scratch(ctx, q, each)
+	return err
 }
 
 func (s *service) ready() error {
@@ -198,6 +193,7 @@ func (s *service) close() error {
 	defer cancel()
 	close(s.stopping)
 	err := s.app.Shutdown(ctx)
+	s.proofs.Close()
 	s.stopViews(errStopped)
 	select {
 	case views := <-s.viewsDone:

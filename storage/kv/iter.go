@@ -59,7 +59,7 @@ func (i *Iter) Err() error {
 	if i.err != nil || i.it == nil {
 		return i.err
 	}
-	return i.it.Error()
+	return damaged(i.it.Error())
 }
 
 // Close releases the iterator and returns what went wrong since it was made.
@@ -72,5 +72,6 @@ func (i *Iter) Close() error {
 	if i.err == nil {
 		i.err = err
 	}
+	i.err = damaged(i.err)
 	return i.err
 }

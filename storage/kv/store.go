@@ -21,6 +21,10 @@ type Options struct {
 	CacheBytes int64
 	// MemTableBytes is the size of one memtable. Zero means 32 MiB.
 	MemTableBytes int64
+	// ReadOnly opens the store without a write to disk; there must be one.
+	ReadOnly bool
+	// AcceptLoss opens a store whose write-ahead log is damaged without what follows the damage.
+	AcceptLoss bool
 	// Logger takes what the store reports; nil is slog's default.
 	Logger *slog.Logger
 	// Fatal is called with one sentence when the store can't go on; it must not return. Nil
@@ -56,23 +60,42 @@ type Store struct {
 // Open opens the store in dir, creating it when there is none.
 func Open(dir string, o Options) (*Store, error) {
 	o = o.WithDefaults()
-	if err := o.FS.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
-	}
-	if err := syncFolder(o.FS, o.FS.PathDir(dir)); err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
+	if !o.ReadOnly {
+		if err := o.FS.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
+		}
+		if err := syncFolder(o.FS, o.FS.PathDir(dir)); err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
+		}
 	}
 	format := pebble.FormatNewest
 	found, err := pebble.Peek(dir, o.FS)
 	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", dir, err)
+		return nil, fmt.Errorf("open store %s: %w", dir, damaged(err))
 	}
 	if found.Exists {
 		format = found.FormatMajorVersion // keeps I3
 	}
+	po := options(o, dir)
+	po.FormatMajorVersion = format
+	po.ReadOnly = o.ReadOnly
+	db, err := pebble.Open(dir, po)
+	if err != nil && o.AcceptLoss && isDamage(err) {
+		if err := salvage(o.FS, dir); err != nil {
+			return nil, fmt.Errorf("open store %s without what is damaged: %w", dir, err)
+		}
+		db, err = pebble.Open(dir, po)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, damaged(err))
+	}
+	return &Store{db: db}, nil
+}
+
+// options are Pebble's options.
+func options(o Options, dir string) *pebble.Options {
 	po := &pebble.Options{
 		FS:                          o.FS,
-		FormatMajorVersion:          format,
 		CacheSize:                   o.CacheBytes,
 		MemTableSize:                uint64(o.MemTableBytes),
 		MemTableStopWritesThreshold: 4,
@@ -89,11 +112,7 @@ func Open(dir string, o Options) (*Store, error) {
 	for i := range po.Levels {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most looked-up ids are not there
 	}
-	db, err := pebble.Open(dir, po)
-	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", dir, err)
-	}
-	return &Store{db: db}, nil
+	return po
 }
 
 // syncFolder makes the entry of a new folder durable.
@@ -118,7 +137,7 @@ func get(r pebble.Reader, key []byte) ([]byte, error) {
 		return nil, ErrNotFound
 	}
 	if err != nil {
-		return nil, err
+		return nil, damaged(err)
 	}
 	out := append(make([]byte, 0, len(v)), v...)
 	return out, closer.Close()

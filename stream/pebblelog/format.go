@@ -2,13 +2,13 @@ package pebblelog
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
 
 	"github.com/klauspost/compress/zstd"
 
+	"tidemark/storage/kv"
 	"tidemark/storage/row"
 	"tidemark/stream"
 )
@@ -41,7 +41,7 @@ const leastToCompress = 256
 const maxSection = 1 << 30
 
 // errDamaged marks bytes that are not what was written.
-var errDamaged = errors.New("checksum differs: the bytes are damaged: run \"tidemark check\" on the data directory")
+var errDamaged = fmt.Errorf("checksum differs: %w", kv.ErrDamaged)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

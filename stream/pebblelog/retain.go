@@ -171,6 +171,7 @@ func (q *sequencer) addRemoval(c *commit, id stream.ID, r *removal) {
 	if old := q.streams[id]; old == nil || old.mark.Sequence >= r.mark.Sequence {
 		return
 	}
+	c.at = q.at // nothing is appended: the log's time stands still
 	s := q.edit(c, id)
 	for p := range s.stats.Partitions {
 		st := &s.stats.Partitions[p]

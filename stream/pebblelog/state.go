@@ -30,6 +30,9 @@ type streamState struct {
 	ids *hours
 }
 
+// compacted reports whether compaction may have removed events in the middle of the stream.
+func (s *streamState) compacted() bool { return false }
+
 // clone copies what a commit may change.
 func (s *streamState) clone() *streamState {
 	c := *s

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"tidemark/storage"
+	"tidemark/storage/kv"
 	"tidemark/storage/problem"
 	"tidemark/stream"
 	"tidemark/stream/logtest"
@@ -91,6 +93,48 @@ func TestShortenedLogIsReadOnlyUntilTheLossIsAccepted(t *testing.T) {
 	}
 	if err := l.close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestDamagedLogGoesOnWithoutWhatFollowsTheDamage: a store that does not open because of its
+// write-ahead log does when the loss is accepted.
+func TestDamagedLogGoesOnWithoutWhatFollowsTheDamage(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	disk := k.clone()
+	logs := files(t, disk)["write-ahead log"]
+	last := logs[len(logs)-1]
+	content := readFile(t, disk, last)
+	content[len(content)/3] ^= 0x55
+	writeFile(t, disk, last, content)
+	if _, err := openSized(disk, k.clock, 4<<20); !errors.Is(err, kv.ErrDamaged) {
+		t.Fatalf("a damaged log: %v", err)
+	}
+	dir, err := storage.Open("data", storage.Options{FS: disk, Logger: quiet(), Store: kv.Options{AcceptLoss: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := openOn(disk, k.clock, func(o *pebblelog.Options) { o.AcceptLoss = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.ID() == k.open.ID() || l.End() == 0 || l.End() >= k.open.End() {
+		t.Errorf("log %d ends at %d, log %d at %d", l.ID(), l.End(), k.open.ID(), k.open.End())
+	}
+	if _, err := l.Append(t.Context(), []*stream.Events{logtest.Request(1, logtest.Event{})}); err != nil {
+		t.Error(err)
+	}
+	for _, e := range logtest.ReadAll(t, l.Log, 0, 1, 2) {
+		if b := e.Batch; b != nil && e.Sequence() < l.End() && k.events[b.Stream][stream.Place{Partition: b.Partition, Offset: b.Base}] != string(b.Raw(0)) {
+			t.Errorf("sequence %d is not what was written", e.Sequence())
+		}
+	}
+	mustClose(t, l)
+	if said := check(disk); len(said) > 0 {
+		t.Errorf("check: %q", said)
 	}
 }
 
