@@ -1,0 +1,452 @@
+package scenario
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"pgregory.net/rapid"
+
+	"tidemark/storage/row"
+	"tidemark/windows"
+)
+
+// gen draws a view. SQL is made by kind of value (number, text, truth, time), so that nearly all of
+// it has types that fit; columns are those of the SELECT that is being written.
+type gen struct {
+	t    *rapid.T
+	w    *world
+	kind string
+	base windows.Micros
+	cols []row.Field // in scope
+	n    int         // names given out
+}
+
+func (g *gen) pick(list ...string) string { return rapid.SampledFrom(list).Draw(g.t, "sql") }
+
+func (g *gen) one(in int) bool { return rapid.IntRange(1, in).Draw(g.t, "choice") == in }
+
+// streams draws one stream or two of the same columns.
+func (g *gen) streams() {
+	fields := []row.Field{{Name: "k", Type: row.Scalar(row.Varchar)}, {Name: "v", Type: row.Scalar(row.BigInt)}}
+	for i := range rapid.IntRange(0, 5).Draw(g.t, "columns") {
+		typ, err := row.ParseType(g.pick("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "DOUBLE", "DOUBLE", "FLOAT", "DECIMAL(10,2)", "DECIMAL(18,4)", "VARCHAR", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "HUGEINT"))
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		fields = append(fields, row.Field{Name: fmt.Sprintf("c%d", i), Type: typ})
+	}
+	g.w.declare("s", rapid.IntRange(1, 3).Draw(g.t, "partitions"), fields)
+	if g.one(4) {
+		g.w.declare("t", rapid.IntRange(1, 2).Draw(g.t, "partitions"), fields)
+	}
+}
+
+// value draws a value: NULL, ordinary, or as extreme as the type allows.
+func (g *gen) value(v *row.Vector) {
+	t := g.t
+	if rapid.IntRange(0, 5).Draw(t, "null") == 5 {
+		v.AppendNull()
+		return
+	}
+	extreme := rapid.IntRange(0, 24).Draw(t, "extreme") == 24
+	switch v.Type.Kind {
+	case row.Varchar:
+		v.AppendString(rapid.SampledFrom([]string{"a", "b", "c", "", "12", "A b", "äß€", "a%_", "-7.5"}).Draw(t, "text"))
+	case row.Boolean:
+		v.AppendInt64(rapid.Int64Range(0, 1).Draw(t, "truth"))
+	case row.Double, row.Float:
+		x := float64(rapid.Int64Range(-8, 20).Draw(t, "quarters")) / 4
+		if extreme {
+			x = rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 1e30, 1e-30}).Draw(t, "float")
+			if v.Type.Kind == row.Float {
+				x = float64(float32(x))
+			}
+		}
+		v.AppendFloat64(x)
+	case row.HugeInt:
+		x := row.FromInt64(rapid.Int64Range(-4, 9).Draw(t, "number"))
+		if extreme {
+			x = row.Int128{Hi: rapid.SampledFrom([]int64{1 << 40, -1 << 40}).Draw(t, "huge"), Lo: 5}
+		}
+		v.AppendInt128(x)
+	case row.Decimal:
+		x := rapid.Int64Range(-500, 1500).Draw(t, "unscaled")
+		if extreme {
+			x = rapid.SampledFrom([]int64{9_999_999_999, -9_999_999_999}).Draw(t, "decimal")
+		}
+		if v.Type.Class() == row.Int128Class {
+			v.AppendInt128(row.FromInt64(x))
+		} else {
+			v.AppendInt64(x)
+		}
+	case row.Date:
+		v.AppendInt64(19737 + rapid.Int64Range(-40, 40).Draw(t, "days"))
+	case row.Timestamp:
+		v.AppendInt64(day + rapid.Int64Range(-100_000, 100_000).Draw(t, "seconds")*second)
+	default:
+		x := rapid.Int64Range(-3, 9).Draw(t, "number")
+		if extreme {
+			lo, hi := row.IntegerRange(v.Type.Kind)
+			x = rapid.SampledFrom([]int64{lo, hi}).Draw(t, "limit")
+		}
+		v.AppendInt64(x)
+	}
+}
+
+// columns are those in scope of one of the kinds.
+func (g *gen) columns(is func(row.Kind) bool) []string {
+	var names []string
+	for _, f := range g.cols {
+		if is(f.Type.Kind) {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+func isNumber(k row.Kind) bool {
+	return slices.Contains([]row.Kind{row.TinyInt, row.SmallInt, row.Integer, row.BigInt, row.HugeInt, row.Float, row.Double, row.Decimal}, k)
+}
+
+func (g *gen) column(is func(row.Kind) bool, otherwise string) string {
+	names := g.columns(is)
+	if len(names) == 0 {
+		return otherwise
+	}
+	return g.pick(names...)
+}
+
+func (g *gen) num(depth int) string {
+	if depth == 0 || g.one(2) {
+		if g.one(6) {
+			return g.pick("0", "1", "2", "-1", "10", "0.5", "2.25", "1e2")
+		}
+		return g.column(isNumber, "3")
+	}
+	a, b := func() string { return g.num(depth - 1) }, func() string { return g.num(depth - 1) }
+	switch rapid.IntRange(0, 16).Draw(g.t, "number") {
+	case 0, 1, 2:
+		return "(" + a() + " " + g.pick("+", "-", "*") + " " + b() + ")"
+	case 3:
+		return "(" + a() + " " + g.pick("/", "//", "%") + " " + g.pick("2", "3", "v", "0.5") + ")"
+	case 4:
+		return g.pick("abs", "sign", "floor", "ceil", "round") + "(" + a() + ")"
+	case 5:
+		return "length(" + g.txt(depth-1) + ")"
+	case 6:
+		return "CASE WHEN " + g.boo(depth-1) + " THEN " + a() + " ELSE " + b() + " END"
+	case 7:
+		return "coalesce(" + a() + ", " + b() + ")"
+	case 8:
+		return "CAST(" + a() + " AS " + g.pick("BIGINT", "DOUBLE", "INTEGER", "DECIMAL(12,3)", "HUGEINT", "SMALLINT") + ")"
+	case 9:
+		return "TRY_CAST(" + g.txt(depth-1) + " AS " + g.pick("BIGINT", "DOUBLE", "DECIMAL(9,1)") + ")"
+	case 10:
+		return g.pick("greatest", "least") + "(" + a() + ", " + b() + ")"
+	case 11:
+		return "nullif(" + a() + ", " + b() + ")"
+	case 12:
+		return g.pick("year", "month", "day", "hour", "minute", "epoch", "dayofweek", "week") + "(" + g.tim(depth-1) + ")"
+	case 13:
+		return "strpos(k, 'a')"
+	case 14:
+		return "round(" + a() + ", " + g.pick("0", "1", "2") + ")"
+	case 15:
+		if g.one(3) {
+			return "CAST(" + g.txt(0) + " AS BIGINT)" // fails for most
+		}
+		return "-" + "(" + a() + ")"
+	default:
+		return "CAST(" + g.boo(depth-1) + " AS INTEGER)"
+	}
+}
+
+func (g *gen) txt(depth int) string {
+	isText := func(k row.Kind) bool { return k == row.Varchar }
+	if depth == 0 || g.one(2) {
+		if g.one(6) {
+			return g.pick("'a'", "''", "'x y'", "'ä'")
+		}
+		return g.column(isText, "'none'")
+	}
+	a := func() string { return g.txt(depth - 1) }
+	switch rapid.IntRange(0, 11).Draw(g.t, "text") {
+	case 0:
+		return g.pick("upper", "lower", "trim", "reverse") + "(" + a() + ")"
+	case 1:
+		return "(" + a() + " || " + a() + ")"
+	case 2:
+		return "substr(" + a() + ", " + g.pick("1", "2", "-1") + ", " + g.pick("1", "2") + ")"
+	case 3:
+		return "CASE WHEN " + g.boo(depth-1) + " THEN " + a() + " END"
+	case 4:
+		return "coalesce(" + a() + ", " + a() + ")"
+	case 5:
+		return "CAST(" + g.num(depth-1) + " AS VARCHAR)"
+	case 6:
+		return "replace(" + a() + ", 'a', " + a() + ")"
+	case 7:
+		return g.pick("left", "right") + "(" + a() + ", 1)"
+	case 8:
+		return "CAST(" + g.tim(depth-1) + " AS VARCHAR)"
+	case 9:
+		return "lpad(" + a() + ", 3, '-')"
+	case 10:
+		return "regexp_replace(" + a() + ", '[a-b]', 'z')"
+	default:
+		return "strftime(" + g.tim(depth-1) + ", '%Y-%m-%d %H:%M')"
+	}
+}
+
+func (g *gen) boo(depth int) string {
+	isTruth := func(k row.Kind) bool { return k == row.Boolean }
+	if depth == 0 {
+		return g.column(isTruth, g.pick("k IS NULL", "v > 1", "k = 'a'", "v IN (1, 2)"))
+	}
+	switch rapid.IntRange(0, 9).Draw(g.t, "truth") {
+	case 0, 1, 2:
+		return g.num(depth-1) + " " + g.pick("=", "<>", "<", "<=", ">", ">=") + " " + g.num(depth-1)
+	case 3:
+		return g.txt(depth-1) + " " + g.pick("=", "<", ">", "IS DISTINCT FROM", "IS NOT DISTINCT FROM") + " " + g.txt(depth-1)
+	case 4:
+		return g.pick(g.num(depth-1), g.txt(depth-1)) + " IS " + g.pick("", "NOT ") + "NULL"
+	case 5:
+		return g.num(depth-1) + g.pick(" IN (1, 2, 5)", " NOT IN (1, NULL)", " BETWEEN 0 AND 3")
+	case 6:
+		return g.txt(depth-1) + g.pick(" LIKE 'a%'", " NOT LIKE '%b'", " ILIKE 'A_'")
+	case 7:
+		return "(" + g.boo(depth-1) + " " + g.pick("AND", "OR") + " " + g.boo(depth-1) + ")"
+	case 8:
+		return "NOT (" + g.boo(depth-1) + ")"
+	default:
+		return g.tim(depth-1) + " " + g.pick("<", ">=", "=") + " " + g.tim(depth-1)
+	}
+}
+
+func (g *gen) tim(depth int) string {
+	isTime := func(k row.Kind) bool { return k == row.Timestamp }
+	if depth == 0 || g.one(2) {
+		return g.column(isTime, "TIMESTAMP '2024-01-15 10:00:30'")
+	}
+	switch rapid.IntRange(0, 3).Draw(g.t, "time") {
+	case 0:
+		return "date_trunc('" + g.pick("minute", "hour", "day", "week", "month") + "', " + g.tim(depth-1) + ")"
+	case 1:
+		return "(" + g.tim(depth-1) + g.pick(" + ", " - ") + g.pick("INTERVAL 1 MINUTE", "INTERVAL '1 month'", "INTERVAL 90 SECOND") + ")"
+	case 2:
+		return "time_bucket(" + g.pick("INTERVAL 2 MINUTE", "INTERVAL '1 week'") + ", " + g.tim(depth-1) + ")"
+	default:
+		return "CASE WHEN " + g.boo(0) + " THEN " + g.tim(depth-1) + " ELSE " + g.tim(depth-1) + " END"
+	}
+}
+
+// any draws an expression of any kind.
+func (g *gen) any(depth int) string {
+	switch rapid.IntRange(0, 5).Draw(g.t, "any") {
+	case 0, 1, 2:
+		return g.num(depth)
+	case 3:
+		return g.txt(depth)
+	case 4:
+		return g.boo(depth)
+	default:
+		return g.tim(depth)
+	}
+}
+
+// bare is a column, for where an expression would be too much.
+func (g *gen) bare() string {
+	return g.column(func(k row.Kind) bool { return true }, "v")
+}
+
+func (g *gen) aggregate() string {
+	n, x := g.num(1), g.any(1)
+	if g.one(2) {
+		n, x = g.column(isNumber, "v"), g.bare()
+	}
+	a := g.pick("count(*)", "count(*)", "count("+x+")", "count(DISTINCT "+x+")", "sum("+n+")", "sum("+n+")", "avg("+n+")", "min("+x+")", "max("+x+")",
+		"first("+x+")", "last("+x+")", "list("+x+")", "list("+n+" ORDER BY v DESC)", "string_agg("+g.txt(1)+", ',')", "string_agg(k, '-' ORDER BY v, k)",
+		"arg_max("+x+", v)", "arg_min(k, "+n+")", "stddev(v)", "var_pop(v)", "bool_or("+g.boo(1)+")", "bool_and("+g.boo(1)+")", "median(v)", "quantile_cont(v, 0.25)",
+		"sum(DISTINCT v)", "mode("+g.column(isNumber, "v")+")", "any_value("+x+")", "count_if("+g.boo(1)+")", "list(DISTINCT k ORDER BY k)")
+	if !strings.Contains(a, "DISTINCT") && !strings.HasPrefix(a, "count_if") && g.one(5) {
+		a += " FILTER (WHERE " + g.boo(1) + ")"
+	}
+	return a
+}
+
+// from draws what a SELECT reads, and puts its columns in scope.
+func (g *gen) from() (text string, windowed bool) {
+	s := g.w.streams[rapid.IntRange(0, len(g.w.streams)-1).Draw(g.t, "from")]
+	g.cols = slices.Clone(s.fields)
+	name := s.name
+	kind := g.kind
+	input := name
+	if kind != "hop" {
+		switch rapid.IntRange(0, 9).Draw(g.t, "input") {
+		case 0:
+			input = "(SELECT * FROM " + name + " WHERE " + g.boo(1) + ")"
+		case 1:
+			if len(g.w.streams) > 1 {
+				input = "(SELECT * FROM s UNION ALL SELECT * FROM t)"
+			}
+		}
+	}
+	if kind == "none" {
+		if g.one(4) && input == name {
+			g.cols = append(g.cols, row.Field{Name: g.pick("_time", "_key", "_offset"), Type: row.Scalar(row.Null)})
+		}
+		return input, false
+	}
+	size := g.pick("INTERVAL '1 minute'", "INTERVAL 90 SECOND", "INTERVAL '5 minutes'", "INTERVAL '1 hour'", "INTERVAL 1 DAY", "'2 minutes'", "INTERVAL 20 SECOND")
+	key := func() string {
+		var keys []string
+		for range rapid.IntRange(0, 2).Draw(g.t, "keys") {
+			if k := g.bare(); k != "ts" && !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+		if g.one(2) && !slices.Contains(keys, "k") {
+			keys = append(keys, "k")
+		}
+		if len(keys) == 0 {
+			return ""
+		}
+		return ", " + strings.Join(keys, ", ")
+	}
+	switch kind {
+	case "tumble":
+		text = "tumble(" + input + ", " + g.pick("ts", "ts", "ts") + ", " + g.pick(size, size, size, "INTERVAL '1 week'", "INTERVAL '1 month'", "INTERVAL '3 months'", "INTERVAL '1 year'") + ")"
+	case "hop":
+		text = "hop(" + input + ", " + g.pick("ts", "_time") + ", " + g.pick("INTERVAL 30 SECOND", "INTERVAL 2 MINUTE", "'1 minute'", "INTERVAL 7 SECOND") + ", " + g.pick("INTERVAL '1 minute'", "INTERVAL 90 SECOND", "INTERVAL 20 SECOND", "INTERVAL 5 MINUTE") + ")"
+	case "session":
+		text = "session(" + input + ", ts, " + g.pick("INTERVAL 20 SECOND", "INTERVAL 1 MINUTE", "INTERVAL 3 SECOND") + key() + ")"
+	case "slide":
+		text = "slide(" + input + ", ts, " + g.pick("INTERVAL 20 SECOND", "INTERVAL 1 MINUTE", "INTERVAL 5 MINUTE", "INTERVAL 1 SECOND") + key() + ")"
+	}
+	for _, n := range []string{"window_start", "window_end"} {
+		g.cols = append(g.cols, row.Field{Name: n, Type: row.Scalar(row.Timestamp)})
+	}
+	return text, true
+}
+
+func (g *gen) view() string {
+	switch rapid.IntRange(0, 9).Draw(g.t, "shape") {
+	case 0: // two branches
+		a, b := g.branch(), g.branch()
+		return a + " UNION ALL " + b
+	case 1, 2: // an aggregate over what another SELECT gives
+		inner, names := g.selection(false)
+		n, m := rapid.SampledFrom(names).Draw(g.t, "name"), rapid.SampledFrom(names).Draw(g.t, "name")
+		return fmt.Sprintf("SELECT %s, count(*) AS z, max(%s) AS y, %s(%s) AS x FROM (%s) GROUP BY %s", n, m, g.pick("first", "count", "list", "min"), m, inner, n)
+	case 3:
+		inner, names := g.selection(false)
+		return "WITH q AS (" + inner + ") SELECT " + strings.Join(names, ", ") + " FROM q WHERE " + names[0] + " IS NOT NULL"
+	}
+	text, _ := g.selection(true)
+	return text
+}
+
+// branch is a SELECT with two columns, a text and a number.
+func (g *gen) branch() string {
+	from, windowed := g.from()
+	where := g.where()
+	if windowed && g.one(2) {
+		return "SELECT CAST(window_end AS VARCHAR) AS a, count(*) AS b FROM " + from + where + " GROUP BY window_end"
+	}
+	return "SELECT " + g.txt(1) + " AS a, v AS b FROM " + from + where
+}
+
+func (g *gen) where() string {
+	if g.one(3) {
+		return " WHERE " + g.boo(2)
+	}
+	return ""
+}
+
+// selection is a SELECT and the names of its columns.
+func (g *gen) selection(outer bool) (text string, names []string) {
+	from, windowed := g.from()
+	where := g.where()
+	if g.one(4) {
+		return g.rows(from, where, windowed)
+	}
+	var keys []string
+	if windowed {
+		for _, k := range []string{"window_start", "window_end"} {
+			if !g.one(3) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	var items []string
+	for _, k := range keys {
+		items, names = append(items, k), append(names, k)
+	}
+	for range rapid.IntRange(0, 2).Draw(g.t, "group by") {
+		g.n++
+		k, name := g.any(1), fmt.Sprintf("k%d", g.n)
+		items, names, keys = append(items, k+" AS "+name), append(names, name), append(keys, name)
+	}
+	for range rapid.IntRange(1, 3).Draw(g.t, "aggregates") {
+		g.n++
+		name := fmt.Sprintf("a%d", g.n)
+		items, names = append(items, g.aggregate()+" AS "+name), append(names, name)
+	}
+	text = "SELECT " + strings.Join(items, ", ") + " FROM " + from + where
+	if len(keys) == 0 {
+		return text, names
+	}
+	text += " GROUP BY " + g.pick("ALL", strings.Join(keys, ", "))
+	if g.one(5) {
+		text += " HAVING " + g.pick("count(*) > 1", "max(v) > 2", "min(v) < 1", "sum(v) IS NOT NULL")
+	}
+	switch rapid.IntRange(0, 9).Draw(g.t, "top") {
+	case 0:
+		text += " QUALIFY row_number() OVER (" + g.pick("", "PARTITION BY "+keys[0]+" ") + "ORDER BY " + g.pick("count(*)", "max(v)", "min(v)") + g.pick("", " DESC") + ") <= " + g.pick("1", "2")
+	case 1:
+		if outer {
+			text += " ORDER BY " + g.pick(names...) + g.pick("", " DESC", " DESC NULLS LAST") + " LIMIT " + g.pick("1", "3")
+		}
+	}
+	return text, names
+}
+
+// rows is a SELECT without groups.
+func (g *gen) rows(from, where string, windowed bool) (text string, names []string) {
+	var items []string
+	for range rapid.IntRange(1, 3).Draw(g.t, "items") {
+		g.n++
+		name := fmt.Sprintf("x%d", g.n)
+		items, names = append(items, g.any(2)+" AS "+name), append(names, name)
+	}
+	if windowed && g.one(2) {
+		items, names = append(items, "window_end"), append(names, "window_end")
+	}
+	distinct := ""
+	switch rapid.IntRange(0, 7).Draw(g.t, "rows") {
+	case 0:
+		distinct = "DISTINCT "
+	case 1:
+		g.n++
+		name := fmt.Sprintf("o%d", g.n)
+		call := g.pick("row_number()", "rank()", "dense_rank()", "lag(v)", "lead(k, 2)", "lag(v, 1, 0)", "first_value(k)", "sum(v)", "count(*)", "max(k)")
+		frame := ""
+		if strings.HasPrefix(call, "sum") || strings.HasPrefix(call, "count") || strings.HasPrefix(call, "max") {
+			frame = g.pick("", "", " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", " ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING", " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
+		}
+		by := g.pick("", "PARTITION BY k ")
+		if windowed {
+			by = g.pick(by, "PARTITION BY window_end ", "PARTITION BY window_end, k ")
+		}
+		items, names = append(items, call+" OVER ("+by+"ORDER BY "+g.pick("ts", "v DESC", "v, k", "ts DESC, v")+frame+") AS "+name), append(names, name)
+	case 2:
+		by := g.pick("", "PARTITION BY k ")
+		if windowed {
+			by = g.pick(by, "PARTITION BY window_end ")
+		}
+		where += " QUALIFY row_number() OVER (" + by + "ORDER BY " + g.pick("v", "v DESC", "ts", "k, v") + ") <= " + g.pick("1", "2", "3")
+	}
+	return "SELECT " + distinct + strings.Join(items, ", ") + " FROM " + from + where, names
+}
