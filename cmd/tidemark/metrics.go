@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tidemark/storage/catalog"
@@ -25,11 +27,13 @@ var (
 	descRows       = prometheus.NewDesc("tidemark_view_rows", "Rows of the view.", []string{"view"}, nil)
 	descLate       = prometheus.NewDesc("tidemark_view_late_total", "Late events by what became of them.", []string{"view", "outcome"}, nil)
 	descRowErrors  = prometheus.NewDesc("tidemark_view_row_errors", "Rows outside the view because an expression fails for them.", []string{"view"}, nil)
+	descVerified   = prometheus.NewDesc("tidemark_view_verified", "How the view's last comparison with its batch answer ended: 1 for that result.", []string{"view", "result"}, nil)
+	descVerifiedAt = prometheus.NewDesc("tidemark_view_verified_seconds", "When it ended, in seconds since 1970.", []string{"view"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descAccepted, descDuplicates, descDead, descBytes, descLag, descLagSeconds, descRows, descLate, descRowErrors} {
+	for _, d := range []*prometheus.Desc{descAccepted, descDuplicates, descDead, descBytes, descLag, descLagSeconds, descRows, descLate, descRowErrors, descVerified, descVerifiedAt} {
 		ch <- d
 	}
 }
@@ -66,6 +70,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			send(descLate, prometheus.CounterValue, float64(v.Counts.LatePartial), v.Name, "partial")
 			send(descLate, prometheus.CounterValue, float64(v.Counts.LateDropped), v.Name, "dropped")
 			send(descRowErrors, prometheus.GaugeValue, float64(v.Counts.RowErrors), v.Name)
+			if v.Verified != nil {
+				send(descVerified, prometheus.GaugeValue, 1, v.Name, v.Verified.Result)
+				if at, err := time.Parse(time.RFC3339, v.Verified.At); err == nil {
+					send(descVerifiedAt, prometheus.GaugeValue, float64(at.UnixMicro())/1e6, v.Name)
+				}
+			}
 		}
 	}
 }

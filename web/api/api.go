@@ -106,6 +106,8 @@ type Deps struct {
 	Query func(ctx context.Context, q Query, w io.Writer) error
 	// Verify compares a view with its batch answer. done is false when it goes on behind the answer.
 	Verify func(ctx context.Context, name string, wait time.Duration) (answer any, done bool, err error)
+	// Verified is how the last comparison of a view ended; done is false while one runs.
+	Verified func(name string) (answer any, done bool, err error)
 	// Stopping is closed when the server stops; waits end then.
 	Stopping <-chan struct{}
 }
@@ -140,6 +142,9 @@ func Mount(r fiber.Router, d Deps) {
 	}
 	if d.Verify != nil {
 		v1.Post("/views/:name/verify", e.verifyView)
+	}
+	if d.Verified != nil {
+		v1.Get("/views/:name/verify", e.verifiedView)
 	}
 	if d.Alerts != nil {
 		v1.Put("/alerts/:name", e.putAlert)

@@ -35,3 +35,22 @@ func (e *endpoints) verifyView(c *fiber.Ctx) error {
 	}
 	return c.JSON(answer)
 }
+
+// verifiedView is GET /v1/views/{name}/verify: how the last comparison ended, or 202 while one runs.
+func (e *endpoints) verifiedView(c *fiber.Ctx) error {
+	if err := allow(c); err != nil {
+		return err
+	}
+	n, err := name(c, catalog.View)
+	if err != nil {
+		return err
+	}
+	answer, done, err := e.Verified(n)
+	if err != nil {
+		return err
+	}
+	if !done {
+		c.Status(fiber.StatusAccepted)
+	}
+	return c.JSON(answer)
+}

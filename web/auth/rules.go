@@ -73,6 +73,7 @@ var rules = map[string]Rule{
 	"POST /v1/views/:name/resume":    admin,
 	"POST /v1/views/:name/rebuild":   admin,
 	"POST /v1/views/:name/verify":    readOne,
+	"GET /v1/views/:name/verify":     readOne,
 	"POST /v1/query":                 readList, // the relations stand in the SQL
 	"GET /v1/dashboards":             readList,
 	"GET /v1/dashboards/:name":       readList,

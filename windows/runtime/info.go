@@ -37,9 +37,11 @@ type Info struct {
 	Plan       string          `json:"plan"`
 	Warnings   []query.Warning `json:"warnings"`
 	// Rebuilding: an edit is being built beside the rows that are served.
-	Rebuilding bool      `json:"rebuilding,omitempty"`
-	Created    time.Time `json:"created"`
-	Updated    time.Time `json:"updated"`
+	Rebuilding bool `json:"rebuilding,omitempty"`
+	// Verified is how the last comparison with the batch answer ended; nil: there was none.
+	Verified *Verified `json:"verified,omitempty"`
+	Created  time.Time `json:"created"`
+	Updated  time.Time `json:"updated"`
 	// DryRun, in the answer of a dry run, says what the definition would do.
 	DryRun *DryRun `json:"dry_run,omitempty"`
 }
@@ -153,7 +155,7 @@ func (v *view) info() (Info, error) {
 		Name: v.name, Kind: string(v.kind), ID: v.id, Definition: doc.Definition, Extra: doc.Extra,
 		State: v.stateLocked(), Watermark: instant(p.AsOf.Watermark), Counts: p.Counts, Rows: p.Rows,
 		Columns: v.mu.columns, Sources: names(doc.Sources), Position: p.Position.String(), AsOf: p.AsOf,
-		Plan: v.mu.explain, Warnings: warnings(v.mu.warned), Rebuilding: doc.Serving != nil,
+		Plan: v.mu.explain, Warnings: warnings(v.mu.warned), Rebuilding: doc.Serving != nil, Verified: v.mu.verified,
 		Created: v.created, Updated: v.updated,
 	}
 	for _, why := range []string{v.mu.failed, v.mu.trouble, v.mu.edit} {

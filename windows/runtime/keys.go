@@ -16,6 +16,9 @@ func spaceKey(s kv.Space, id uint64) []byte {
 // headKey holds the view's head: which version is served.
 func headKey(id uint64) []byte { return append(spaceKey(kv.State, id), 0) }
 
+// verifiedKey holds how the view's last comparison with its batch answer ended.
+func verifiedKey(id uint64) []byte { return append(spaceKey(kv.State, id), 2) }
+
 func versionKey(s kv.Space, id uint64, version uint32) []byte {
 	return binary.BigEndian.AppendUint32(spaceKey(s, id), version)
 }

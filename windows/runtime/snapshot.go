@@ -33,6 +33,11 @@ func (s *Service) Snapshot(name string) (*Snapshot, error) {
 		return nil, err
 	}
 	defer snap.Close()
+	return v.rowsAt(snap, h, p)
+}
+
+// rowsAt reads all rows of the version that is served at a snapshot of the store.
+func (v *view) rowsAt(snap *kv.Snapshot, h head, p progress) (*Snapshot, error) {
 	fields, err := loadFields(h.Fields)
 	if err != nil {
 		return nil, err

@@ -162,13 +162,15 @@ type view struct {
 		edit    string // why an edit could not be built
 		gone    bool
 		streams []windows.StreamState
-		explain string
-		warned  []query.Warning
-		columns []Column
-		work    map[uint32]*workNote
-		watch   map[chan struct{}]struct{}
-		cancel  context.CancelCauseFunc
-		ended   chan struct{}
+		// verified is how the last comparison with the batch answer ended; nil: there was none.
+		verified *Verified
+		explain  string
+		warned   []query.Warning
+		columns  []Column
+		work     map[uint32]*workNote
+		watch    map[chan struct{}]struct{}
+		cancel   context.CancelCauseFunc
+		ended    chan struct{}
 	}
 }
 
@@ -202,6 +204,13 @@ func (s *Service) load(e catalog.Entry) (*view, error) {
 		return nil, err
 	}
 	v.mu.doc, v.mu.head, v.mu.progress, v.mu.live = &doc, h, p, p.Live
+	verified, err := getJSON[Verified](s.kv, verifiedKey(v.id))
+	switch {
+	case err == nil:
+		v.mu.verified = &verified
+	case !errors.Is(err, kv.ErrNotFound):
+		return nil, err
+	}
 	return v, nil
 }
 

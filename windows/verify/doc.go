@@ -1,13 +1,20 @@
-// Package verify proves a view's numbers: it has the view's own SQL run over history, up to the
-// view's own position, and compares every row with the rows that the view holds.
+// Package verify proves a view's numbers: it works out from the log what the view's rows should be
+// at the view's own position, and compares every row. Nothing of the view's state goes into that.
 //
-//	snapshot of the view ── position P, offsets ──▶ wait until history holds every event below them
-//	                                            ──▶ the SQL over events up to P, in DuckDB
-//	                                            ──▶ row by row: equal, different, or can't tell
+//	claim of the view ── its rows at position P ─────────────────────────────┐
+//	log up to P ──▶ windows/judge ── what the windows refuse, what fails      │
+//	            ──▶ tables of this one request ──▶ DuckDB runs the view's SQL ──▶ row by row
 //
-//	I1  Both sides stand on the same events: those up to the view's position, no more, no less.
-//	I2  Where the batch side can't know what the view left out (late events that it refused, rows
-//	    that failed, rows that were sealed), the answer is "cannot_tell", never a guess.
-//	I3  Numbers are compared exactly, but for DOUBLE and FLOAT, whose sums depend on the order of
+// Invariants:
+//
+//	I1  Both sides stand on the same events: those up to the view's position, no more, no less (T1).
+//	I2  What the view left out is worked out from the log by the second judge; late_<view> and the
+//	    list of row errors are compared with it, and are no input. Only events at which an operator
+//	    panicked (E2) are taken from the view's list: nothing else can tell them.
+//	I3  Where the batch side can't know the view's rows, the answer is "cannot_tell" with the
+//	    reason, never a guess (R4).
+//	I4  Values are compared exactly, but for DOUBLE and FLOAT, whose sums depend on the order of
 //	    addition: these may differ by 1e-9 of their size.
+//	I5  One comparison runs at a time. Its memory is the view's rows here, and the events' columns
+//	    that the view reads in DuckDB, within DuckDB's limit.
 package verify

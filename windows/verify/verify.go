@@ -1,265 +1,247 @@
 package verify
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"math"
-	"slices"
 	"strings"
-	"time"
 
 	"tidemark/storage/problem"
 	"tidemark/storage/row"
 	"tidemark/stream"
+	"tidemark/windows"
 	"tidemark/windows/query"
 	"tidemark/windows/runtime"
 )
 
+// Table is a table that exists for one comparison.
+type Table struct {
+	Name   string
+	Fields []row.Field
+}
+
+// Scratch fills tables of their own in DuckDB, runs the query that load returns over them, and
+// gives its rows to each. cmd passes history's method, so windows never imports it.
+type Scratch func(ctx context.Context, tables []Table, load func(put func(table int, rows *row.Batch) error) (sql string, err error), each func(fields []row.Field, rows *row.Batch) error) error
+
 // Verifier compares views with their batch answers. It is safe for concurrent use.
 type Verifier struct {
 	Views   *runtime.Service
+	Log     stream.Log
 	Parse   query.ParseSQL
 	FromAST query.SQLFromAST
-	// Run runs SQL on history and writes its rows as NDJSON.
-	Run func(ctx context.Context, sql string, w io.Writer) error
+	Scratch Scratch
 }
 
-// Result is the answer of a verification.
+// Result is the answer of a comparison.
 type Result struct {
 	// Result is "equal", "different" or "cannot_tell"; Reason says why not, for the last.
 	Result string `json:"result"`
 	Reason string `json:"reason,omitempty"`
 	// Position is where both sides stand.
 	Position string `json:"position"`
-	// Rows is the number of rows of the view.
-	Rows int `json:"rows"`
-	// Differences are rows that one side alone has, or has otherwise; at most MaxDifferences.
-	Differences []Pair `json:"differences"`
-	// Sample are a few rows of both sides, the newest last, to look at.
+	// Rows is the number of rows of the view, Events that of the log's events behind them.
+	Rows   int   `json:"rows"`
+	Events int64 `json:"events"`
+	// Differences are rows that one side alone has, or has otherwise; the first MaxDifferences of
+	// DifferenceCount.
+	Differences     []Pair `json:"differences"`
+	DifferenceCount int    `json:"difference_count"`
+	// LateDifferences are events of which late_<view> says other than the log, RowErrorDifferences
+	// those that are wrongly on the list of row errors, or wrongly not.
+	LateDifferences     []Difference `json:"late_differences,omitempty"`
+	RowErrorDifferences []Difference `json:"row_error_differences,omitempty"`
+	// Sample are a few rows of both sides, the last by key, to look at.
 	Sample []Pair `json:"sample"`
+
+	viewVersion int
 }
 
 // Pair is a row as both sides have it; null where one has none.
 type Pair struct {
-	Live  json.RawMessage `json:"live"`
-	Batch json.RawMessage `json:"batch"`
+	Live  rawJSON `json:"live"`
+	Batch rawJSON `json:"batch"`
 }
 
-// The verdicts.
+// Difference is an event of which the view says other than the log does; empty: nothing.
+type Difference struct {
+	Stream    string           `json:"stream"`
+	Partition stream.Partition `json:"partition"`
+	Offset    stream.Offset    `json:"offset"`
+	Live      string           `json:"live"`
+	Batch     string           `json:"batch"`
+}
+
+// The verdicts. Running is that of a comparison that has not ended.
 const (
 	Equal      = "equal"
 	Different  = "different"
 	CannotTell = "cannot_tell"
+	Running    = "running"
 )
 
-// MaxDifferences bounds the differences of an answer.
-const MaxDifferences = 1000
+// MaxDifferences bounds each list of differences of an answer.
+const MaxDifferences = 10_000
 
-const sampleRows = 5
+// cannotTell says why the batch side can't know the view's rows.
+type cannotTell struct{ why string }
 
-// lookAgain is how long to wait for history between two looks.
-const lookAgain = 50 * time.Millisecond
+func (c *cannotTell) Error() string { return c.why }
 
-// Verify compares a view with its batch answer. ctx bounds the wait for history and the query.
-func (v *Verifier) Verify(ctx context.Context, name string) (*Result, error) {
-	info, err := v.Views.Get(name)
+func unknown(format string, args ...any) error { return &cannotTell{fmt.Sprintf(format, args...)} }
+
+// Verify compares a view with its batch answer. progress is told how many events of how many are
+// read.
+func (v *Verifier) Verify(ctx context.Context, name string, progress func(events, of int64)) (*Result, error) {
+	claim, proof, err := v.Views.Claim(name)
 	if err != nil {
 		return nil, err
 	}
-	snap, err := v.Views.Snapshot(name)
-	if err != nil {
+	res := &Result{
+		Position: claim.Position.String(), Rows: claim.Rows.Len, Differences: []Pair{}, Sample: []Pair{},
+		viewVersion: proof.ViewVersion,
+	}
+	err = v.compare(ctx, res, claim, proof, progress)
+	var c *cannotTell
+	var p *problem.Problem
+	switch {
+	case errors.As(err, &c):
+		res.cannotTell(c.why)
+	case errors.As(err, &p) && p.Code == "too_large":
+		res.cannotTell("the batch answer needs more memory than history may take: " + p.Detail)
+	case errors.As(err, &p) && p.Code == "bad_sql":
+		res.cannotTell("the batch answer can't be computed: " + p.Detail)
+	case err != nil:
 		return nil, err
 	}
-	res := &Result{Position: snap.Position.String(), Rows: snap.Rows.Len, Differences: []Pair{}, Sample: []Pair{}}
-	if why := unknowable(info); why != "" {
-		res.Result, res.Reason = CannotTell, why
-		return res, nil
-	}
-	if err := v.wait(ctx, snap); err != nil {
-		return nil, err
-	}
-	upTo := make(map[string]stream.Sequence, len(info.Sources))
-	for _, s := range info.Sources {
-		upTo[strings.ToLower(s)] = snap.Position.Sequence
-	}
-	sql, err := query.BatchUpTo(v.Parse, v.FromAST, v.Views.Relations(), info.SQL, upTo)
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	if err := v.Run(ctx, sql, &out); err != nil {
-		return nil, err
-	}
-	compare(res, snap, out.Bytes())
 	return res, nil
 }
 
-// unknowable says why the batch side can't know the view's rows.
-func unknowable(info runtime.Info) string {
-	c := info.Counts
-	switch {
-	case c.LateDropped+c.LatePartial > 0:
-		return fmt.Sprintf("the view has refused %d late events; the SQL alone does not know which", c.LateDropped+c.LatePartial)
-	case c.RowErrors > 0:
-		return fmt.Sprintf("%d rows are outside the view because an expression fails for them", c.RowErrors)
-	case info.Emit == runtime.EmitFinal:
-		return "the view gives out final rows only, the SQL all of them"
-	case info.Start != "" && info.Start != runtime.StartEarliest:
-		return "the view begins at " + info.Start + ", the SQL with the first event"
-	}
-	return ""
+func (r *Result) cannotTell(why string) {
+	r.Result, r.Reason = CannotTell, why
+	r.Differences, r.DifferenceCount, r.Sample = []Pair{}, 0, []Pair{}
+	r.LateDifferences, r.RowErrorDifferences = nil, nil
 }
 
-// wait returns when history holds every event below the snapshot's offsets.
-func (v *Verifier) wait(ctx context.Context, snap *runtime.Snapshot) error {
-	for name, offsets := range snap.AsOf.Offsets {
-		want := int64(0)
-		for _, o := range offsets {
-			want += int64(o)
+func (v *Verifier) compare(ctx context.Context, res *Result, claim *runtime.Claim, proof *runtime.Proof, progress func(events, of int64)) error {
+	plan, err := proof.Compile()
+	if err != nil {
+		return err
+	}
+	if err := knowable(plan, proof); err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, s := range proof.Sources {
+		st, err := v.Log.Stats(s.ID)
+		if err != nil {
+			return err
 		}
-		sql := fmt.Sprintf("SELECT count(*) AS n FROM %s WHERE _sequence <= %d", row.QuoteName(name), snap.Position.Sequence)
-		for {
-			var out bytes.Buffer
-			var answer struct{ N int64 }
-			err := v.Run(ctx, sql, &out)
-			if err == nil {
-				err = json.Unmarshal(out.Bytes(), &answer)
-			}
-			if err == nil && answer.N == want {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return problem.New(504, "history_behind", "history holds %d of the %d events of %s that the view has read", answer.N, want, name).
-					WithHint("history loads behind the log: try again, or wait longer with ?wait=60s")
-			case <-time.After(lookAgain):
+		for n, p := range st.Partitions {
+			if p.First > 0 {
+				return unknown("the log no longer holds the first %d events of stream %s, partition %d: rows made of them can't be worked out again", p.First, s.Name, n)
 			}
 		}
+		for _, o := range claim.AsOf.Offsets[s.Name] {
+			total += int64(o)
+		}
+	}
+	p := newProver(v, plan, proof, claim)
+	p.progress = func(n int64) { progress(n, total) }
+	m := newMatcher(claim.Snapshot, plan.Dimensions)
+	if err := v.Scratch(ctx, p.tables(), func(put func(int, *row.Batch) error) (string, error) { return p.load(ctx, put) }, m.batch); err != nil {
+		return err
+	}
+	m.finish(res)
+	res.Events = p.events
+	p.besides(res)
+	if res.Result = Equal; res.DifferenceCount > 0 || len(res.LateDifferences) > 0 || len(res.RowErrorDifferences) > 0 {
+		res.Result = Different
 	}
 	return nil
 }
 
-// side is one side's rows under a key: what is exact of them.
-type side struct {
-	live, batch []json.RawMessage
-}
-
-// compare fills in the verdict. batch is NDJSON.
-func compare(res *Result, snap *runtime.Snapshot, batch []byte) {
-	loose := make([]bool, len(snap.Fields))
-	for i, f := range snap.Fields {
-		loose[i] = f.Type.Class() == row.Float64Class
-	}
-	var keys []string
-	rows := map[string]*side{}
-	at := func(text json.RawMessage) *side {
-		k := exactPart(text, snap.Fields, loose)
-		if rows[k] == nil {
-			rows[k] = &side{}
-			keys = append(keys, k)
-		}
-		return rows[k]
-	}
-	for i := range snap.Rows.Len {
-		text := row.AppendJSONRow(nil, snap.Fields, snap.Rows, i)
-		s := at(text)
-		s.live = append(s.live, text)
-	}
-	for line := range bytes.Lines(batch) {
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			s := at(line)
-			s.batch = append(s.batch, slices.Clone(line))
-		}
-	}
-	for _, k := range keys {
-		s := rows[k]
-		pairs, equal := s.match(snap.Fields, loose)
-		if !equal {
-			res.Differences = append(res.Differences, pairs...)
-		}
-		if len(pairs) > 0 {
-			res.Sample = append(res.Sample, pairs[0])
-			res.Sample = res.Sample[max(0, len(res.Sample)-sampleRows):]
-		}
-	}
-	res.Result = Equal
-	if len(res.Differences) > 0 {
-		res.Result = Different
-		res.Differences = res.Differences[:min(len(res.Differences), MaxDifferences)]
-	}
-}
-
-// match pairs the rows of both sides; equal says that each has its partner.
-func (s *side) match(fields []row.Field, loose []bool) (pairs []Pair, equal bool) {
-	equal = len(s.live) == len(s.batch)
-	left := slices.Clone(s.batch)
-	for _, l := range s.live {
-		i := slices.IndexFunc(left, func(b json.RawMessage) bool { return close(l, b, fields, loose) })
-		if i < 0 {
-			equal = false
-			p := Pair{Live: l}
-			if len(left) > 0 {
-				p.Batch, left = left[0], left[1:]
+// knowable refuses views whose rows DuckDB can't make again (R4), and those of which the final
+// rows can't be told from the others.
+func knowable(plan *query.Plan, proof *runtime.Proof) error {
+	var err error
+	walk(plan.Root, func(n query.Node) {
+		switch n := n.(type) {
+		case *query.Aggregate:
+			for _, c := range n.Calls {
+				if sketches[strings.ToLower(c.Spec.Name)] {
+					err = unknown("%s is a sketch: two executions may estimate differently", c.Spec.Name)
+				}
 			}
-			pairs = append(pairs, p)
-			continue
+			if proof.Definition.Emit == runtime.EmitFinal && !oneWindow(n) {
+				err = unknown("the view gives out final rows only, and one of its rows may gather several sessions")
+			}
 		}
-		pairs = append(pairs, Pair{l, left[i]})
-		left = slices.Delete(left, i, i+1)
-	}
-	for _, b := range left {
-		pairs = append(pairs, Pair{Batch: b})
-	}
-	return pairs, equal
+	})
+	return err
 }
 
-// members decodes a row; names are compared in lower case.
-func members(text json.RawMessage) map[string]json.RawMessage {
-	var m map[string]json.RawMessage
-	if json.Unmarshal(text, &m) != nil {
-		return nil
-	}
-	out := make(map[string]json.RawMessage, len(m))
-	for k, v := range m {
-		out[strings.ToLower(k)] = v
-	}
-	return out
+// sketches are the aggregates that estimate.
+var sketches = map[string]bool{
+	"approx_count_distinct": true, "approx_quantile": true, "approx_top_k": true, "reservoir_quantile": true,
 }
 
-// exactPart is a row without its floating-point columns.
-func exactPart(text json.RawMessage, fields []row.Field, loose []bool) string {
-	m := members(text)
-	var b strings.Builder
-	for i, f := range fields {
-		if !loose[i] {
-			b.Write(m[strings.ToLower(f.Name)])
+// walk visits each node of a plan once.
+func walk(n query.Node, f func(query.Node)) {
+	seen := map[query.Node]bool{}
+	var visit func(n query.Node)
+	visit = func(n query.Node) {
+		if seen[n] {
+			return
 		}
-		b.WriteByte(0)
+		seen[n] = true
+		f(n)
+		for _, in := range n.Inputs() {
+			visit(in)
+		}
 	}
-	return b.String()
+	visit(n)
 }
 
-// close compares the floating-point columns of two rows that are equal otherwise.
-func close(a, b json.RawMessage, fields []row.Field, loose []bool) bool {
-	x, y := members(a), members(b)
-	for i, f := range fields {
-		if !loose[i] {
+// oneWindow reports whether every group of an aggregate right above a session holds rows of one
+// session only: it is grouped by a bound and by the session's keys. Windows of the other kinds
+// with one bound in common are one window.
+func oneWindow(n *query.Aggregate) bool {
+	keys := map[int]bool{}
+	for _, k := range n.Keys {
+		keys[k] = true
+	}
+	node := n.In
+	for {
+		switch in := node.(type) {
+		case *query.Filter:
+			node = in.In
 			continue
-		}
-		p, q := x[strings.ToLower(f.Name)], y[strings.ToLower(f.Name)]
-		if bytes.Equal(p, q) {
+		case *query.Project:
+			below := map[int]bool{}
+			for k := range keys {
+				if c := in.Exprs[k].ColumnNumber(); c >= 0 {
+					below[c] = true
+				}
+			}
+			keys, node = below, in.In
 			continue
-		}
-		var u, w float64
-		if json.Unmarshal(p, &u) != nil || json.Unmarshal(q, &w) != nil || string(p) == "null" || string(q) == "null" {
-			return false
-		}
-		if math.Abs(u-w) > 1e-9*math.Max(math.Abs(u), math.Abs(w))+1e-12 {
-			return false
+		case *query.Assign:
+			if in.Kind != windows.Session {
+				return true
+			}
+			width := len(in.In.Fields())
+			if keys[width] && keys[width+1] {
+				return true
+			}
+			for _, k := range in.Keys {
+				if !keys[k] {
+					return false
+				}
+			}
+			return keys[width] || keys[width+1]
+		default:
+			return true
 		}
 	}
-	return true
 }

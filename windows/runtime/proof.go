@@ -1,0 +1,171 @@
+package runtime
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"tidemark/storage/kv"
+	"tidemark/stream"
+	"tidemark/windows"
+	"tidemark/windows/engine"
+	"tidemark/windows/query"
+)
+
+// Proof is what is needed to work out what a view's rows should be: everything that its owner and
+// the log decide, and nothing of its state.
+type Proof struct {
+	Name        string
+	Version     uint32 // what was built of the view; a rebuild or an edit raises it
+	ViewVersion int
+	Definition  Definition
+	Sources     []ProofSource
+	Streams     []windows.TrackedStream
+	// AllowedLateness is 0 with late: drop.
+	AllowedLateness windows.Micros
+	// EventsFrom and StartAt say where the view begins (R2).
+	EventsFrom *windows.Micros
+	StartAt    stream.Sequence
+	// Catalog has the streams as they were when the view was made (R1).
+	Catalog query.Catalog
+	// Compile makes a plan; each has expressions of its own.
+	Compile func() (*query.Plan, error)
+}
+
+// ProofSource is a stream that a view reads.
+type ProofSource struct {
+	Name string
+	ID   stream.ID
+}
+
+// Proof tells of the definition whose rows are served.
+func (s *Service) Proof(name string) (*Proof, error) {
+	v, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	h, _ := v.published()
+	return v.proof(v.served(h.Version), h.Version), nil
+}
+
+// served is the definition of a version.
+func (v *view) served(version uint32) *stored {
+	doc := v.document()
+	if doc.Serving != nil && doc.Version != version {
+		return doc.Serving
+	}
+	return doc
+}
+
+func (v *view) proof(doc *stored, version uint32) *Proof {
+	s := v.svc
+	cfg := doc.engineConfig(false, nil)
+	p := &Proof{
+		Name: v.name, Version: version, ViewVersion: int(doc.ViewVersion), Definition: doc.Definition, Streams: cfg.Streams,
+		AllowedLateness: cfg.AllowedLateness, EventsFrom: cfg.EventsFrom, StartAt: doc.StartAt, Catalog: relations{s, doc.Sources},
+		Compile: func() (*query.Plan, error) { return s.compile(doc.Definition, doc.Sources) },
+	}
+	if doc.Definition.Late == LateDrop {
+		p.AllowedLateness = 0
+	}
+	for _, b := range doc.Sources {
+		p.Sources = append(p.Sources, ProofSource{strings.ToLower(b.Name), b.ID})
+	}
+	return p
+}
+
+// RefusedEvent is a late record as the view keeps it.
+type RefusedEvent struct {
+	Stream    string
+	Place     stream.Place
+	Watermark windows.Micros
+	Partial   bool
+}
+
+// FailedEvent is a row error as the view keeps it.
+type FailedEvent struct {
+	Stream string
+	Place  stream.Place
+	Code   string
+}
+
+// Claim is what a view says of itself at one position: its rows, and the events that it left out.
+type Claim struct {
+	*Snapshot
+	Late   []RefusedEvent
+	Errors []FailedEvent
+}
+
+// Claim returns what a view says and the proof that goes with it, both of one epoch.
+func (s *Service) Claim(name string) (*Claim, *Proof, error) {
+	v, err := s.find(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	snap, h, p, err := v.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer snap.Close()
+	c := &Claim{}
+	if c.Snapshot, err = v.rowsAt(snap, h, p); err != nil {
+		return nil, nil, err
+	}
+	err = each(snap, versionKey(kv.Late, v.id, h.Version), func(r lateRecord) {
+		c.Late = append(c.Late, RefusedEvent{r.Stream, stream.Place{Partition: r.Partition, Offset: r.Offset}, r.Watermark, r.Outcome == string(engine.LatePartial)})
+	})
+	if err == nil {
+		err = each(snap, errorsKey(v.id, h.Version), func(r rowError) {
+			c.Errors = append(c.Errors, FailedEvent{r.Stream, stream.Place{Partition: r.Partition, Offset: r.Offset}, r.Code})
+		})
+	}
+	return c, v.proof(v.served(h.Version), h.Version), err
+}
+
+// each decodes the JSON values under a prefix.
+func each[T any](snap *kv.Snapshot, prefix []byte, f func(T)) error {
+	it := snap.Iter(prefix, kv.PrefixEnd(prefix))
+	var err error
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var v T
+		if err = json.Unmarshal(it.Value(), &v); err == nil {
+			f(v)
+		}
+	}
+	return errors.Join(err, it.Close())
+}
+
+// Verified is how the last comparison of a view with its batch answer ended.
+type Verified struct {
+	// Result is equal, different or cannot_tell, Reason why not, for the last.
+	Result string `json:"result"`
+	Reason string `json:"reason,omitempty"`
+	// At is when it ended; Position, Rows and ViewVersion are what was compared.
+	At          string `json:"at"`
+	Position    string `json:"position"`
+	Rows        int    `json:"rows"`
+	ViewVersion int    `json:"view_version"`
+	Differences int    `json:"differences"`
+}
+
+// SetVerified keeps how a comparison ended, over restarts, until the view is deleted.
+func (s *Service) SetVerified(name string, r Verified) error {
+	v, err := s.find(name)
+	if err != nil {
+		return err
+	}
+	v.ops.Lock() // a view that is being deleted is not written to
+	defer v.ops.Unlock()
+	if v.deleted() {
+		return unknownView(name)
+	}
+	b := s.kv.NewBatch()
+	b.Set(verifiedKey(v.id), mustJSON(r))
+	if err := b.Commit(false); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	v.mu.verified = &r
+	v.mu.Unlock()
+	return nil
+}

@@ -1,0 +1,420 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"tidemark/storage/row"
+	"tidemark/stream"
+	"tidemark/windows"
+	"tidemark/windows/judge"
+	"tidemark/windows/query"
+	"tidemark/windows/runtime"
+)
+
+// prover reads the log into tables and writes the query over them. It belongs to one goroutine.
+type prover struct {
+	v        *Verifier
+	plan     *query.Plan
+	proof    *runtime.Proof
+	claim    *runtime.Claim
+	progress func(int64)
+
+	judge   *judge.Judge
+	assigns map[int]*query.Assign
+	scans   int
+	sources []*source
+	refused *row.Batch // rows of the table of refusals that are not put yet
+	put     func(table int, rows *row.Batch) error
+	events  int64
+
+	// counts says of the event in work whether it is in its stream's table; each hears of it.
+	counts bool
+	each   func()
+	// has says which functions refused something.
+	has map[int]bool
+}
+
+// source is a stream on its way into its table.
+type source struct {
+	runtime.ProofSource
+	fields []row.Field
+	// read says of each of the stream's columns whether the view reads it; the others stay NULL.
+	read []bool
+	rows *row.Batch
+}
+
+// refusals is the table of what the windows refused: the function's number, the stream, partition
+// and offset of the event, and the start of the window.
+const refusals = "tidemark_refused"
+
+var (
+	bigint        = row.Scalar(row.BigInt)
+	refusalFields = []row.Field{
+		{Name: "number", Type: bigint},
+		{Name: "source", Type: bigint},
+		{Name: "part", Type: bigint},
+		{Name: "place", Type: bigint},
+		{Name: "window", Type: row.Scalar(row.Timestamp)},
+	}
+	pseudoFields = []row.Field{
+		{Name: query.PseudoPartition, Type: bigint},
+		{Name: query.PseudoOffset, Type: bigint},
+		{Name: query.PseudoSequence, Type: bigint},
+		{Name: query.PseudoTime, Type: row.Scalar(row.Timestamp)},
+		{Name: query.PseudoAppendTime, Type: row.Scalar(row.Timestamp)},
+		{Name: query.PseudoKey, Type: row.Scalar(row.Varchar)},
+	}
+)
+
+// putRows is how many rows go into a table at once.
+const putRows = 8192
+
+func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runtime.Claim) *prover {
+	p := &prover{
+		v: v, plan: plan, proof: proof, claim: claim, progress: func(int64) {},
+		assigns: map[int]*query.Assign{}, has: map[int]bool{}, refused: row.NewBatch(refusalFields, 0),
+	}
+	walk(plan.Root, func(n query.Node) {
+		switch n := n.(type) {
+		case *query.Assign:
+			p.assigns[n.Number] = n
+		case *query.Scan:
+			p.scans++
+		}
+	})
+	for _, s := range proof.Sources {
+		rel, _ := proof.Catalog.Relation(s.Name)
+		src := &source{ProofSource: s, fields: append(append([]row.Field{}, rel.Fields...), pseudoFields...), read: make([]bool, len(rel.Fields))}
+		for _, of := range plan.Sources {
+			if of.Stream != s.ID {
+				continue
+			}
+			for _, c := range of.Cols {
+				if c.Column >= 0 {
+					src.read[c.Column] = true
+				}
+			}
+		}
+		src.rows = row.NewBatch(src.fields, putRows)
+		p.sources = append(p.sources, src)
+	}
+	outside := map[judge.Event]string{}
+	for _, e := range claim.Errors {
+		if e.Code == internalCode {
+			outside[judge.Event{Stream: p.id(e.Stream), Place: e.Place}] = internalCode
+		}
+	}
+	p.judge = judge.New(plan, judge.Config{
+		AllowedLateness: proof.AllowedLateness, Streams: proof.Streams, EventsFrom: proof.EventsFrom, WindowsFrom: proof.EventsFrom,
+		StartAt: proof.StartAt, Outside: outside, Tell: p.tell,
+	})
+	return p
+}
+
+// internalCode is the code of row errors that tell of a panic (E2).
+const internalCode = "internal"
+
+func (p *prover) id(name string) stream.ID {
+	for _, s := range p.proof.Sources {
+		if strings.EqualFold(s.Name, name) {
+			return s.ID
+		}
+	}
+	return 0
+}
+
+func (p *prover) name(id stream.ID) string {
+	for _, s := range p.proof.Sources {
+		if s.ID == id {
+			return s.Name
+		}
+	}
+	return ""
+}
+
+// tables are the streams, and last the table of refusals.
+func (p *prover) tables() []Table {
+	var out []Table
+	for _, s := range p.sources {
+		out = append(out, Table{s.Name, s.fields})
+	}
+	return append(out, Table{refusals, refusalFields})
+}
+
+// load reads the log up to the view's position and returns the query.
+func (p *prover) load(ctx context.Context, put func(int, *row.Batch) error) (string, error) {
+	p.put = put
+	ids := make([]stream.ID, len(p.sources))
+	for i, s := range p.sources {
+		ids[i] = s.ID
+	}
+	reader := p.v.Log.Read(ids, 0)
+	defer reader.Close()
+	for {
+		e, ok, err := reader.Next()
+		if err != nil {
+			return "", fmt.Errorf("read the log for the batch answer: %w", err)
+		}
+		if !ok || e.Sequence() > p.claim.Position.Sequence {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		if err := p.take(e); err != nil {
+			return "", err
+		}
+	}
+	p.judge.Start() // where nothing came behind StartAt
+	for i, s := range p.sources {
+		if err := p.flush(i, &s.rows, s.fields); err != nil {
+			return "", err
+		}
+	}
+	if err := p.flush(len(p.sources), &p.refused, refusalFields); err != nil {
+		return "", err
+	}
+	return p.sql()
+}
+
+// take judges an entry and keeps the events that count.
+func (p *prover) take(e stream.Entry) error {
+	b := e.Batch
+	if b == nil || e.Sequence() <= p.proof.StartAt {
+		p.judge.Step(e)
+		return nil
+	}
+	kept := make([]int, 0, b.Len)
+	index := 0
+	p.each = func() {
+		if p.counts && !p.early(b.Times[index]) {
+			kept = append(kept, index)
+		}
+		index++
+	}
+	p.judge.Step(e)
+	p.events += int64(b.Len)
+	p.progress(p.events)
+	for i, s := range p.sources {
+		if s.ID != b.Stream {
+			continue
+		}
+		if err := s.append(b, kept); err != nil {
+			return err
+		}
+		if s.rows.Len >= putRows {
+			if err := p.flush(i, &s.rows, s.fields); err != nil {
+				return err
+			}
+		}
+	}
+	if p.refused.Len >= putRows {
+		return p.flush(len(p.sources), &p.refused, refusalFields)
+	}
+	return nil
+}
+
+func (p *prover) flush(table int, rows **row.Batch, fields []row.Field) error {
+	if (*rows).Len == 0 {
+		return nil
+	}
+	err := p.put(table, *rows)
+	*rows = row.NewBatch(fields, putRows)
+	return err
+}
+
+// whole reports whether what a function refuses can be left out of the stream's table itself.
+func (p *prover) whole() bool { return len(p.assigns) == 1 && p.scans == 1 }
+
+// tell is what the judge says of one event.
+func (p *prover) tell(ev judge.Event, _ judge.Account) {
+	v := p.judge.Verdict()
+	_, failed := v.Outside[ev]
+	p.counts = !failed
+	for number, assign := range p.assigns {
+		switch assign.Kind {
+		case windows.Session, windows.Slide:
+			if list := v.Events[number]; len(list) > 0 && list[len(list)-1] == ev {
+				p.leaveOut(number, ev, 0, p.whole())
+			}
+		default:
+			list := v.Pairs[number]
+			for i := len(list) - 1; i >= 0 && list[i].Event == ev; i-- {
+				p.leaveOut(number, ev, list[i].Start, assign.Kind == windows.Tumble && p.whole())
+			}
+		}
+	}
+	p.each()
+}
+
+// early reports whether an event lies before the instant at which the view begins (R2).
+func (p *prover) early(at windows.Micros) bool {
+	return p.proof.EventsFrom != nil && at < *p.proof.EventsFrom
+}
+
+func (p *prover) leaveOut(number int, ev judge.Event, start windows.Micros, whole bool) {
+	if whole {
+		p.counts = false
+		return
+	}
+	p.has[number] = true
+	for c, x := range []int64{int64(number), int64(ev.Stream), int64(ev.Partition), int64(ev.Offset), start} {
+		p.refused.Cols[c].AppendInt64(x)
+	}
+	p.refused.Len++
+}
+
+// append adds events to a stream's rows.
+func (s *source) append(b *stream.Batch, kept []int) error {
+	for c, read := range s.read {
+		out := s.rows.Cols[c]
+		if !read || c >= len(b.Columns) || b.Columns[c] == nil {
+			for range kept {
+				out.AppendNull()
+			}
+			continue
+		}
+		in := b.Columns[c]
+		if !in.Type.Equal(out.Type) {
+			wide, err := row.Convert(in, out.Type)
+			if err != nil {
+				return fmt.Errorf("stream %s, column %s: %w", s.Name, s.fields[c].Name, err)
+			}
+			in = wide
+		}
+		for _, i := range kept {
+			out.AppendFrom(in, i)
+		}
+	}
+	cols := s.rows.Cols[len(s.read):]
+	for _, i := range kept {
+		for c, x := range []int64{int64(b.Partition), int64(b.Base) + int64(i), int64(b.Sequence), b.Times[i], b.AppendTime} {
+			cols[c].AppendInt64(x)
+		}
+		if b.Keys == nil {
+			cols[5].AppendNull()
+		} else {
+			cols[5].AppendFrom(b.Keys, i)
+		}
+	}
+	s.rows.Len += len(kept)
+	return nil
+}
+
+// sql is the view's SQL over the tables, without what its windows refused or do not give out.
+func (p *prover) sql() (string, error) {
+	left := map[int]query.Left{}
+	ctes := strings.Contains(strings.ToLower(p.proof.Definition.SQL), "with") && len(p.assigns) > 1
+	for number, a := range p.assigns {
+		l, err := p.left(number, a, ctes)
+		if err != nil {
+			return "", err
+		}
+		left[number] = l
+	}
+	upTo := map[string]stream.Sequence{}
+	for _, s := range p.sources {
+		upTo[s.Name] = p.claim.Position.Sequence
+	}
+	return query.BatchWithout(p.v.Parse, p.v.FromAST, p.proof.Catalog, p.proof.Definition.SQL, upTo, func(n int) query.Left { return left[n] })
+}
+
+// left says what one window function leaves out.
+func (p *prover) left(number int, a *query.Assign, ctes bool) (query.Left, error) {
+	var l query.Left
+	var output []string
+	if p.has[number] {
+		if ctes {
+			return l, unknown("window function %d refused events, and the SQL has several window functions and WITH", number)
+		}
+		event := fmt.Sprintf("SELECT 1 FROM %s AS x WHERE x.number = %d AND x.part = %s AND x.place = %s",
+			refusals, number, query.PseudoPartition, query.PseudoOffset)
+		if a.Kind == windows.Hop {
+			if _, direct := a.In.(*query.Scan); !direct {
+				return l, unknown("window function %d is a hop over a subquery and refused events window by window", number)
+			}
+			output = append(output, "NOT EXISTS ("+event+" AND x.window = window_start)")
+		} else {
+			l.Input = map[string]string{}
+			for _, s := range p.sources {
+				l.Input[s.Name] = fmt.Sprintf("NOT EXISTS (%s AND x.source = %d)", event, s.ID)
+			}
+		}
+	}
+	if from := p.judge.WindowsFrom(); from != nil {
+		output = append(output, fmt.Sprintf("window_start >= make_timestamp(%d)", *from))
+	}
+	if p.proof.Definition.Emit == runtime.EmitFinal && !p.plan.PassThrough {
+		wm := p.judge.Watermark()
+		switch {
+		case wm == windows.NoWatermark:
+			output = append(output, "1 = 0")
+		case a.Kind == windows.Session || a.Kind == windows.Slide: // T2
+			output = append(output, fmt.Sprintf("window_end < make_timestamp(%d)", wm))
+		default:
+			output = append(output, fmt.Sprintf("window_end <= make_timestamp(%d)", wm))
+		}
+	}
+	l.Output = strings.Join(output, " AND ")
+	return l, nil
+}
+
+// besides compares what the view says of the events that it left out.
+func (p *prover) besides(res *Result) {
+	v := p.judge.Verdict()
+	late := newSides()
+	for _, r := range p.claim.Late {
+		late.live(judge.Event{Stream: p.id(r.Stream), Place: r.Place}, refusalText(r.Watermark, r.Partial))
+	}
+	for _, r := range v.Records {
+		late.batch(r.Event, refusalText(r.Watermark, r.Partial))
+	}
+	res.LateDifferences = late.differences(p.name)
+	failed := newSides()
+	for _, e := range p.claim.Errors {
+		failed.live(judge.Event{Stream: p.id(e.Stream), Place: e.Place}, "row_error")
+	}
+	for ev := range v.Outside {
+		failed.batch(ev, "row_error")
+	}
+	res.RowErrorDifferences = failed.differences(p.name)
+}
+
+func refusalText(watermark windows.Micros, partial bool) string {
+	what := "late_dropped"
+	if partial {
+		what = "late_partial"
+	}
+	return what + " at watermark " + string(row.FormatTimestamp(nil, watermark))
+}
+
+// sides are what both sides say of events.
+type sides struct {
+	order []judge.Event
+	said  map[judge.Event]*[2]string
+}
+
+func newSides() *sides { return &sides{said: map[judge.Event]*[2]string{}} }
+
+func (s *sides) say(side int, ev judge.Event, text string) {
+	if s.said[ev] == nil {
+		s.said[ev] = &[2]string{}
+		s.order = append(s.order, ev)
+	}
+	s.said[ev][side] = text
+}
+
+func (s *sides) live(ev judge.Event, text string)  { s.say(0, ev, text) }
+func (s *sides) batch(ev judge.Event, text string) { s.say(1, ev, text) }
+
+func (s *sides) differences(name func(stream.ID) string) []Difference {
+	var out []Difference
+	for _, ev := range judge.Sorted(s.order) {
+		if d := s.said[ev]; d[0] != d[1] && len(out) < MaxDifferences {
+			out = append(out, Difference{name(ev.Stream), ev.Partition, ev.Offset, d[0], d[1]})
+		}
+	}
+	return out
+}
