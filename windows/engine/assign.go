@@ -62,6 +62,21 @@ func (a *fixed) take(c *chunk) {
 // takeOver gives on rows with weights. Their windows are final when no row can come into them, and
 // the rows themselves are (V3).
 func (a *fixed) takeOver(c, out *chunk) {
+	if c.f.batch { // events with their windows: what is late was judged by those
+		out.f.trial, out.f.finalAt = c.f.trial, make([]windows.Micros, out.Len)
+		out.each(func(i int) {
+			k := i
+			if out.f.from != nil {
+				k = int(out.f.from[i])
+			}
+			out.f.finalAt[i] = max(c.f.final(k), a.finalAt(a.end.I64[i]))
+		})
+		if a.where != nil {
+			out.sel = a.e.keep(a.where, out, &a.errs, nil)
+		}
+		a.outs.send(out)
+		return
+	}
 	f := *c.f
 	f.finalAt, f.times = make([]windows.Micros, out.Len), a.end.I64
 	from := out.f.from
@@ -162,6 +177,9 @@ func (a *fixed) judge() {
 			c.f.refused[i] = true
 			e.anyRefused = true
 		} else {
+			if e.stacked { // windows over this one become final later, maybe within the step
+				at = windows.AtOnce
+			}
 			e.cuts = append(e.cuts, cut{event: ev, finalAt: at})
 		}
 		if !a.options.Quiet {

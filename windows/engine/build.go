@@ -77,6 +77,12 @@ func (b *builder) node(n query.Node, last bool) (*targets, error) {
 		err = b.connect(n.In, o, false)
 		b.e.ops = append(b.e.ops, o)
 		outs = &o.outs
+	case *query.FinalOnly:
+		o := newFinalOnly(b.e, b.ids, n)
+		b.ids++
+		err = b.connect(n.In, o, false)
+		b.e.ops = append(b.e.ops, o)
+		outs = &o.outs
 	case *query.Over:
 		o := newOver(b.e, b.ids, n)
 		b.ids++
@@ -116,7 +122,7 @@ func grows(n query.Node) bool {
 		return true
 	case *query.Assign:
 		return n.Kind != windows.Session && grows(n.In)
-	case *query.Aggregate, *query.TopN, *query.Over:
+	case *query.Aggregate, *query.TopN, *query.Over, *query.FinalOnly:
 		return false
 	}
 	for _, in := range n.Inputs() {
@@ -164,6 +170,24 @@ func follow(n query.Node, col int) func(end windows.Micros) windows.Micros {
 		}
 	case *query.Filter:
 		return follow(x.In, col)
+	case *query.FinalOnly:
+		return follow(x.In, col)
+	case *query.Union:
+		var all []func(windows.Micros) windows.Micros
+		for _, in := range x.Ins {
+			f := follow(in, col)
+			if f == nil {
+				return nil
+			}
+			all = append(all, f)
+		}
+		return func(end windows.Micros) windows.Micros {
+			at := end
+			for _, f := range all {
+				at = max(at, f(end))
+			}
+			return at
+		}
 	case *query.Project:
 		if c := x.Exprs[col].ColumnNumber(); c >= 0 {
 			return follow(x.In, c)
@@ -331,11 +355,9 @@ func (b *builder) sessionsOf(n *query.Aggregate) *sessionGroups {
 }
 
 func (b *builder) assign(n *query.Assign) (*targets, error) {
-	var finalAt func(windows.Micros) windows.Micros
-	if !events(n.In) {
-		if finalAt = follow(n.In, n.TimeCol); finalAt == nil || n.Kind != windows.Tumble && n.Kind != windows.Hop {
-			return nil, unsupported("a %s window can't follow this time here yet", n.Kind)
-		}
+	finalAt := follow(n.In, n.TimeCol)
+	if over := finalAt != nil || !events(n.In); over && (finalAt == nil || n.Kind != windows.Tumble && n.Kind != windows.Hop) {
+		return nil, unsupported("a %s window can't follow this time here yet", n.Kind)
 	}
 	options := b.e.function(n.Number, b.own)
 	ts := row.Scalar(row.Timestamp)
@@ -349,6 +371,7 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 		if err := b.connect(n.In, o, false); err != nil {
 			return nil, err
 		}
+		b.e.stacked = b.e.stacked || o.over
 		if !o.over {
 			b.e.windows = append(b.e.windows, o)
 		}

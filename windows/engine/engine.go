@@ -68,6 +68,8 @@ type Engine struct {
 	emit     *emitter
 	// loose plans have groups whose finalAt changes; everything is flushed at each step's end.
 	loose bool
+	// stacked plans have windows over windows.
+	stacked bool
 
 	// The batch in work.
 	in         *stream.Batch

@@ -22,6 +22,7 @@ import (
 //	w id key …      a row of the slide function with this number
 //	x id key …      a row of the session function with this number
 //	p id key        a partition of the operator with this number
+//	f id row        a row that waits until it is final, or was given on since it is
 //	r rowkey        an entry of the emitter
 //
 // Values begin with the number of their format. Integers are varints; a watermark is 8 bytes, big
@@ -35,6 +36,7 @@ const (
 	spaceSlide      = 'w'
 	spaceSessionRow = 'x'
 	spacePartition  = 'p'
+	spaceFinal      = 'f'
 	spaceRow        = 'r'
 )
 
@@ -94,7 +96,7 @@ func (e *Engine) Load(key, value []byte) error {
 		e.wm = e.tracker.Watermark()
 	case spaceCounts:
 		err = e.counts.decode(value)
-	case spaceGroup, spaceSession, spaceSlide, spaceSessionRow, spacePartition:
+	case spaceGroup, spaceSession, spaceSlide, spaceSessionRow, spacePartition, spaceFinal:
 		err = errState
 		if part := e.part(key); part != nil {
 			err = part.load(key[2:], value)
@@ -130,6 +132,10 @@ func (e *Engine) part(key []byte) loader {
 			}
 		case *over:
 			if key[0] == spacePartition && key[1] == o.id {
+				return o
+			}
+		case *finalOnly:
+			if key[0] == spaceFinal && key[1] == o.id {
 				return o
 			}
 		case *sliding:

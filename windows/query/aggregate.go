@@ -97,7 +97,7 @@ func (b *binder) grouping(q *selectQuery, from *relation, items []item, direct b
 		if col := below.columnOf(e); col >= 0 {
 			c.role, c.timeField = from.cols[col].role, from.cols[col].timeField
 		}
-		if c.role == windowStart || c.role == windowEnd {
+		if c.role.bound() {
 			windowed = true
 		}
 		at := g.column(key, x, name)
@@ -136,7 +136,7 @@ func (g *grouping) close(q *selectQuery, items []item) {
 // neverFinalGroups says why groups stay open for ever.
 func neverFinalGroups(from *relation, grouped bool) string {
 	for _, c := range from.cols {
-		if c.role == windowStart || c.role == windowEnd {
+		if c.role.bound() {
 			if grouped {
 				return "its groups have no window: window_start and window_end are not in GROUP BY"
 			}

@@ -600,11 +600,12 @@ func decodeTable(v any) sqlTable {
 		t = &baseTable{h, name}
 	case "TABLE_FUNCTION":
 		h.columns = m.texts("column_name_alias")
+		function, _ := m.rest["function"].(object)
 		c, ok := m.expr("function").(*call)
 		if !ok {
 			refuse(unsupported(m.at, "this table function isn't supported"))
 		}
-		t = &tableFunction{h, c}
+		t = &tableFunction{h, c, leftmost(function["children"])}
 	case "SUBQUERY":
 		h.columns = m.texts("column_name_alias")
 		t = &derivedTable{h, decodeStatement(m.take("subquery"))}

@@ -80,7 +80,7 @@ type rewriter struct {
 	views   int
 }
 
-// leftBy is what the window function at a place of the text leaves out.
+// leftBy is what the window function with this place (that of its first argument) leaves out.
 func (r *rewriter) leftBy(at int) Left {
 	if r.left == nil {
 		return Left{}
@@ -440,7 +440,7 @@ func (r *rewriter) window(t, f object, ctes []namedQuery) object {
 		}
 	}
 
-	left := r.left[leftmost(args)]
+	left := r.leftBy(leftmost(args))
 	r.within = append(r.within, left)
 	input, alias, hidden := r.windowInput(args[0], name, ctes)
 	r.within = r.within[:len(r.within)-1]

@@ -22,6 +22,17 @@ type binder struct {
 	timed bool
 	// ctes are the common table expressions in sight, inner ones last.
 	ctes []visibleCTE
+	// text is the name of the view whose text is being bound; empty for the plan's own.
+	text    string
+	outline *outline
+	// shared and views are the CTEs and views that have been bound; reads is what the query that is
+	// being bound reads, lateIn that of each of plan.Beneath.
+	shared map[sqlQuery]*sharedQuery
+	views  map[string]*sharedQuery
+	reads  *reads
+	lateIn []*reads
+	// always are columns that no pruning takes away.
+	always map[Node][]int
 	// inCTE bounds how often CTEs may open CTEs; tables and steps bound the whole.
 	inCTE, tables, steps int
 }
@@ -384,7 +395,7 @@ func distinctOf(in *relation) *relation {
 		if c.hidden {
 			continue
 		}
-		windowed = windowed || c.role == windowStart || c.role == windowEnd
+		windowed = windowed || c.role.bound()
 		out.key = append(out.key, len(keys))
 		keys = append(keys, i)
 		c.source, c.number = 0, -1

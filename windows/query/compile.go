@@ -28,6 +28,8 @@ type Relation struct {
 	TimeField string
 	// Fields are the columns, by column number.
 	Fields []row.Field
+	// View is what a view or alert is made of; nil for streams, and where no view may read it.
+	View *View
 }
 
 // Catalog finds relations by name; case does not matter.
@@ -53,9 +55,14 @@ func Compile(parser ParseSQL, cat Catalog, sql string, opts Options) (plan *Plan
 	defer boundary(&err)
 	statement := parse(parser, sql)
 	q := decodeStatement(statement)
-	b := &binder{cat: cat, plan: &Plan{SQL: sql}}
+	b := &binder{
+		cat: cat, plan: &Plan{SQL: sql}, outline: outlineOf(parser, cat, statement), reads: newReads(),
+		shared: map[sqlQuery]*sharedQuery{}, views: map[string]*sharedQuery{}, always: map[Node][]int{},
+	}
+	b.plan.Assigns = b.outline.total
 	b.words, b.stars = namesIn(statement)
 	root := b.queryOf(q, true)
+	b.settleViews()
 	b.finish(root)
 	if opts.EmitFinal && b.plan.NeverFinal {
 		refuse(problem.New(422, "never_final", "emit: final would never give a row, because %s", b.plan.NeverFinalWhy).
@@ -71,9 +78,9 @@ func (b *binder) finish(root *relation) {
 	for _, i := range visible(root) {
 		need[i] = true
 	}
-	node, to := prune(root.node, need)
+	node, to := prune(root.node, need, b.always)
 	p.Root, p.Key = node, movedAll(root.key, to)
-	b.readSources(node)
+	b.readSources(node, map[Node]bool{})
 	p.PassThrough, p.NeverFinal, p.NeverFinalWhy = root.once, root.never != "", root.never
 	seen := map[string]bool{}
 	for i, c := range root.cols {
@@ -102,7 +109,11 @@ func (b *binder) finish(root *relation) {
 }
 
 // readSources notes which columns of the streams the plan's scans read.
-func (b *binder) readSources(n Node) {
+func (b *binder) readSources(n Node, seen map[Node]bool) {
+	if seen[n] {
+		return
+	}
+	seen[n] = true
 	if s, ok := n.(*Scan); ok {
 		src := &b.plan.Sources[s.Source]
 		for _, c := range s.Cols {
@@ -112,7 +123,7 @@ func (b *binder) readSources(n Node) {
 		}
 	}
 	for _, in := range n.Inputs() {
-		b.readSources(in)
+		b.readSources(in, seen)
 	}
 }
 

@@ -12,7 +12,20 @@ import (
 // then what the plan says of its rows.
 func Explain(p *Plan) string {
 	var b strings.Builder
-	explain(&b, p, p.Root, 0)
+	e := explainer{p: p, readers: map[Node]int{}, known: map[Node]int{}}
+	for _, n := range topDown(p.Root) {
+		for _, in := range n.Inputs() {
+			e.readers[in]++
+		}
+	}
+	e.explain(&b, p.Root, 0)
+	for _, v := range p.Beneath {
+		fmt.Fprintf(&b, "view %s is a part of this plan", row.QuoteName(v.Name))
+		if v.EmitFinal {
+			b.WriteString(", with its final rows only")
+		}
+		b.WriteByte('\n')
+	}
 	fmt.Fprintf(&b, "columns %s\n", orText(fieldTexts(p.Columns), "none"))
 	names := make([]string, len(p.Key))
 	for i, k := range p.Key {
@@ -33,12 +46,27 @@ func Explain(p *Plan) string {
 	return b.String()
 }
 
-func explain(b *strings.Builder, p *Plan, n Node, depth int) {
+// explainer writes an operator that several read once, with a number.
+type explainer struct {
+	p       *Plan
+	readers map[Node]int
+	known   map[Node]int
+}
+
+func (e *explainer) explain(b *strings.Builder, n Node, depth int) {
 	b.WriteString(strings.Repeat("  ", depth))
-	b.WriteString(operator(p, n))
+	if number, ok := e.known[n]; ok {
+		fmt.Fprintf(b, "the rows of [%d]\n", number)
+		return
+	}
+	if e.readers[n] > 1 {
+		e.known[n] = len(e.known) + 1
+		fmt.Fprintf(b, "[%d] ", e.known[n])
+	}
+	b.WriteString(operator(e.p, n))
 	b.WriteByte('\n')
 	for _, in := range n.Inputs() {
-		explain(b, p, in, depth+1)
+		e.explain(b, in, depth+1)
 	}
 }
 
@@ -82,6 +110,8 @@ func operator(p *Plan, n Node) string {
 		return "project " + strings.Join(parts, ", ")
 	case *Union:
 		return "union all"
+	case *FinalOnly:
+		return "final rows only"
 	case *TopN:
 		s := fmt.Sprintf("first %d", n.Limit)
 		if n.Numbered {

@@ -186,7 +186,7 @@ func shop() relations {
 		}
 		return out
 	}
-	return relations{
+	r := relations{
 		"checkouts": {Name: "checkouts", Kind: "stream", ID: 1, TimeField: "ts", Fields: fields(
 			"id", "BIGINT", "ts", "TIMESTAMP", "amount", "DOUBLE", "country", "VARCHAR", "cur", "VARCHAR", "items", "INTEGER",
 			"device", "STRUCT(os VARCHAR, v BIGINT)", "tags", "VARCHAR[]", "props", "JSON", "shipped_at", "TIMESTAMP", "paid", "BOOLEAN")},
@@ -195,4 +195,20 @@ func shop() relations {
 			"at", "BIGINT", "window_start", "TIMESTAMP", "Price", "DECIMAL(10,2)", "group", "VARCHAR")},
 		"revenue": {Name: "revenue", Kind: "view", Fields: fields("window_start", "TIMESTAMP", "country", "VARCHAR", "revenue", "DOUBLE")},
 	}
+	view := func(name, kind, sql string, v View, list ...string) {
+		v.SQL, v.Within, v.AllowedLateness = sql, maps.Clone(r), 3_600_000_000
+		r[name] = Relation{Name: name, Kind: kind, Fields: fields(list...), View: &v}
+	}
+	view("per_minute", "view", "SELECT window_start AS minute, window_end AS until, country, count(*) AS n, sum(amount) AS total FROM tumble(checkouts, ts, INTERVAL '1 minute') GROUP BY ALL", View{},
+		"minute", "TIMESTAMP", "until", "TIMESTAMP", "country", "VARCHAR", "n", "BIGINT", "total", "DOUBLE")
+	view("minutes_final", "view", "SELECT window_start AS minute, sum(amount) AS total FROM tumble(checkouts, ts, INTERVAL '1 minute') GROUP BY ALL", View{EmitFinal: true},
+		"minute", "TIMESTAMP", "total", "DOUBLE")
+	view("visits", "view", "SELECT country, window_start AS began, window_end AS ended FROM session(checkouts, ts, INTERVAL '1 minute', country) GROUP BY ALL", View{},
+		"country", "VARCHAR", "began", "TIMESTAMP", "ended", "TIMESTAMP")
+	view("paid", "view", "SELECT ts AS at, amount, country FROM checkouts WHERE paid", View{},
+		"at", "TIMESTAMP", "amount", "DOUBLE", "country", "VARCHAR")
+	view("countries", "view", "SELECT country, count(*) AS n FROM checkouts GROUP BY ALL", View{}, "country", "VARCHAR", "n", "BIGINT")
+	view("pages", "view", "SELECT url, _time AS t, n FROM clicks", View{}, "url", "VARCHAR", "t", "TIMESTAMP", "n", "INTEGER")
+	view("large", "alert", "SELECT at, amount FROM paid WHERE amount > 100", View{}, "at", "TIMESTAMP", "amount", "DOUBLE")
+	return r
 }

@@ -174,7 +174,7 @@ func (x *beneath) ties(direct bool, items []item) (keys []Sort, byLog bool, then
 	switch {
 	case direct && x.s.groups == nil:
 		for i, c := range x.s.rel.cols {
-			if c.role == windowStart || c.role == windowEnd {
+			if c.role.bound() {
 				then = append(then, i)
 			}
 		}
@@ -208,7 +208,7 @@ func (x *beneath) partitionBy(list []sqlExpr) (cols []int, windowed bool) {
 		col := x.column(x.s.aliased(e))
 		if col >= 0 {
 			r := x.s.rel.cols[col].role
-			windowed = windowed || r == windowStart || r == windowEnd
+			windowed = windowed || r.bound()
 		}
 		cols = append(cols, col)
 	}

@@ -34,6 +34,9 @@ type Plan struct {
 	Time TimeKind
 	// Assigns is how many window functions the plan has; they are numbered from 0 (T1).
 	Assigns int
+	// Beneath are the views that are parts of the plan, by name. Their window functions are
+	// numbered behind the text's own.
+	Beneath []Beneath
 	// Warnings are shown with the view, such as unbounded state.
 	Warnings []Warning
 }
@@ -64,6 +67,11 @@ type Source struct {
 	// Pinned are the numbers of the stream's columns that the plan depends on, sorted: their types
 	// must stay (R1).
 	Pinned []int
+	// Via are the views, by name, whose own text reads the stream; the plan's own text has no name.
+	Via []string
+	// Table: the stream gives no watermark and holds none back, because the plan reads it through
+	// tables alone (W6).
+	Table bool
 }
 
 // ScanCol is a column that a scan gives.

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"maps"
 	"slices"
 
 	"tidemark/windows/expr"
@@ -8,23 +9,148 @@ import (
 
 // prune takes out of a plan what nothing above needs: columns of streams that only a `*` inside or
 // a window's time argument named are then never read from the log. keep are the columns of n that
-// must stay; to says where each of them stands afterwards.
-func prune(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
+// must stay; to says where each of them stands afterwards. A node that several read stays one.
+// always are columns of nodes beneath that stay in any case.
+func prune(n Node, keep map[int]bool, always map[Node][]int) (pruned Node, to map[int]int) {
+	p := &pruner{need: map[Node]map[int]bool{}, done: map[Node]prunedNode{}}
+	for x, cols := range always {
+		p.need[x] = with(nil, cols...)
+	}
+	p.need[n] = with(keep, slices.Collect(maps.Keys(p.need[n]))...)
+	for _, x := range topDown(n) {
+		p.require(x, p.need[x])
+	}
+	return p.prune(n)
+}
+
+// topDown are the nodes of a plan, each behind all that read it.
+func topDown(root Node) []Node {
+	var out []Node
+	seen := map[Node]bool{}
+	var visit func(n Node)
+	visit = func(n Node) {
+		if seen[n] {
+			return
+		}
+		seen[n] = true
+		for _, in := range n.Inputs() {
+			visit(in)
+		}
+		out = append(out, n)
+	}
+	visit(root)
+	slices.Reverse(out)
+	return out
+}
+
+type pruner struct {
+	need map[Node]map[int]bool
+	done map[Node]prunedNode
+}
+
+type prunedNode struct {
+	node Node
+	to   map[int]int
+}
+
+// require notes the columns that a node needs of its inputs.
+func (p *pruner) require(n Node, keep map[int]bool) {
+	below := map[int]bool{}
+	own := func(width int) { // the columns that are passed on
+		for c := range keep {
+			if c < width {
+				below[c] = true
+			}
+		}
+	}
+	cols := func(list ...int) {
+		for _, c := range list {
+			if c >= 0 {
+				below[c] = true
+			}
+		}
+	}
+	switch n := n.(type) {
+	case *Filter:
+		cols(n.Pred.Reads()...)
+		own(len(n.Fields()))
+	case *FinalOnly:
+		cols(n.Key...)
+		own(len(n.Fields()))
+	case *Project:
+		for i, e := range n.Exprs {
+			if keep[i] {
+				cols(e.Reads()...)
+			}
+		}
+	case *Assign:
+		width := len(n.In.Fields())
+		cols(n.Keys...)
+		cols(n.TimeCol)
+		if n.Where != nil {
+			for _, c := range n.Where.Reads() {
+				if c < width {
+					cols(c)
+				}
+			}
+		}
+		own(width)
+	case *Aggregate:
+		cols(n.Keys...)
+		cols(n.Ties...)
+		for _, c := range n.Calls {
+			cols(c.Args...)
+			cols(c.Filter)
+		}
+	case *TopN:
+		own(len(n.In.Fields()))
+		cols(n.Partition...)
+		cols(n.Then...)
+		for _, k := range n.Order {
+			cols(k.Col)
+		}
+	case *Over:
+		own(len(n.In.Fields()))
+		cols(n.Partition...)
+		cols(n.Then...)
+		for _, k := range n.Order {
+			cols(k.Col)
+		}
+		for _, c := range n.Calls {
+			cols(c.Args...)
+			cols(c.Filter, c.Default)
+		}
+	case *Union:
+		own(len(n.Fields()))
+	}
+	for _, in := range n.Inputs() {
+		p.need[in] = with(p.need[in], slices.Collect(maps.Keys(below))...)
+	}
+}
+
+// prune makes a node anew with the columns that are needed of it.
+func (p *pruner) prune(n Node) (Node, map[int]int) {
+	if d, ok := p.done[n]; ok {
+		return d.node, maps.Clone(d.to)
+	}
+	node, to := p.make(n, p.need[n])
+	p.done[n] = prunedNode{node, maps.Clone(to)}
+	return node, to
+}
+
+func (p *pruner) make(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 	switch n := n.(type) {
 	case *Scan:
 		cols, to := kept(n.Cols, keep)
 		return NewScan(n.Source, cols), to
 	case *Filter:
-		in, to := prune(n.In, with(keep, n.Pred.Reads()...))
+		in, to := p.prune(n.In)
 		return &Filter{In: in, Pred: moved(n.Pred, to)}, to
+	case *FinalOnly:
+		in, to := p.prune(n.In)
+		return &FinalOnly{In: in, Key: movedAll(n.Key, to)}, to
 	case *Project:
-		below := map[int]bool{}
-		for i, e := range n.Exprs {
-			if keep[i] {
-				below = with(below, e.Reads()...)
-			}
-		}
-		in, from := prune(n.In, below)
+		in, from := p.prune(n.In)
 		exprs, to := kept(n.Exprs, keep)
 		names, _ := kept(n.Names, keep)
 		for i, e := range exprs {
@@ -33,16 +159,7 @@ func prune(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 		return NewProject(in, exprs, names), to
 	case *Assign:
 		width := len(n.In.Fields())
-		below := with(nil, append(slices.Clone(n.Keys), n.TimeCol)...)
-		if n.Where != nil {
-			keep = with(keep, n.Where.Reads()...)
-		}
-		for c := range keep {
-			if c < width {
-				below[c] = true
-			}
-		}
-		in, to := prune(n.In, below)
+		in, to := p.prune(n.In)
 		out := NewAssign(in, n.Kind, to[n.TimeCol], n.Size, n.Slide)
 		out.Number, out.Keys = n.Number, movedAll(n.Keys, to)
 		to[width], to[width+1] = len(in.Fields()), len(in.Fields())+1
@@ -51,14 +168,7 @@ func prune(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 		}
 		return out, to
 	case *Aggregate:
-		below := with(nil, append(slices.Clone(n.Keys), n.Ties...)...)
-		for _, c := range n.Calls {
-			below = with(below, c.Args...)
-			if c.Filter >= 0 {
-				below[c.Filter] = true
-			}
-		}
-		in, from := prune(n.In, below)
+		in, from := p.prune(n.In)
 		calls := slices.Clone(n.Calls)
 		for i := range calls {
 			calls[i].Args = movedAll(calls[i].Args, from)
@@ -70,13 +180,8 @@ func prune(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 		out.Ties = movedAll(n.Ties, from)
 		return out, same(n)
 	case *TopN:
-		below := with(with(keep, n.Partition...), n.Then...)
-		for _, k := range n.Order {
-			below[k.Col] = true
-		}
 		width := len(n.In.Fields())
-		delete(below, width) // its own number
-		in, to := prune(n.In, below)
+		in, to := p.prune(n.In)
 		out := NewTopN(in, n.Limit, n.Numbered)
 		out.ByLog, out.Then, out.Windowed, out.Partition = n.ByLog, movedAll(n.Then, to), n.Windowed, movedAll(n.Partition, to)
 		for _, k := range n.Order {
@@ -87,25 +192,7 @@ func prune(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 		return out, to
 	case *Over:
 		width := len(n.In.Fields())
-		below := map[int]bool{}
-		for c := range keep {
-			if c < width {
-				below[c] = true
-			}
-		}
-		below = with(with(below, n.Partition...), n.Then...)
-		for _, k := range n.Order {
-			below[k.Col] = true
-		}
-		for _, c := range n.Calls {
-			below = with(below, c.Args...)
-			for _, o := range []int{c.Filter, c.Default} {
-				if o >= 0 {
-					below[o] = true
-				}
-			}
-		}
-		in, to := prune(n.In, below)
+		in, to := p.prune(n.In)
 		calls := slices.Clone(n.Calls)
 		for i := range calls {
 			c := &calls[i]
@@ -131,9 +218,9 @@ func prune(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 		out := &Union{}
 		var to map[int]int
 		for _, in := range n.Ins { // projections, which all keep the same columns in the same order
-			var p Node
-			p, to = prune(in, keep)
-			out.Ins = append(out.Ins, p)
+			var x Node
+			x, to = p.prune(in)
+			out.Ins = append(out.Ins, x)
 		}
 		return out, to
 	}

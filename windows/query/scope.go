@@ -15,9 +15,13 @@ const (
 	plain role = iota
 	eventTime
 	appendTime
-	windowStart
+	windowStart // of tumble or hop
+	movingStart // of session or slide: a row's may change, or lies before its events
 	windowEnd
 )
+
+// bound reports whether a column is a window's bound.
+func (r role) bound() bool { return r == windowStart || r == movingStart || r == windowEnd }
 
 // column is a column of a relation inside a query.
 type column struct {
@@ -52,6 +56,15 @@ type relation struct {
 	direct bool
 	// assign is set while the relation is a window function and nothing else.
 	assign *Assign
+	// view is the name of the view that the relation is, and nothing else.
+	view string
+}
+
+// copy returns a relation that may be changed; its node is shared.
+func (r *relation) copy() *relation {
+	c := *r
+	c.cols = slices.Clone(r.cols)
+	return &c
 }
 
 func (r *relation) field(i int) row.Field {

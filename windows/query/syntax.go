@@ -132,6 +132,8 @@ type (
 	tableFunction struct {
 		tableHead
 		call *call
+		// first is where its first argument stands in the text: the function itself has no place.
+		first int
 	}
 	derivedTable struct {
 		tableHead

@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tidemark/storage/problem"
@@ -89,16 +90,26 @@ func (b *binder) named(name string, at int, needKey bool, pseudo []string) *rela
 		if !strings.EqualFold(c.name, name) {
 			continue
 		}
-		outer := b.ctes
-		b.ctes = b.ctes[:c.seen:c.seen]
-		r := b.derived(c.query, needKey)
-		b.ctes = outer
+		s := b.shared[c.query]
+		if s == nil {
+			s = &sharedQuery{}
+			b.shared[c.query] = s
+		}
+		r := b.share(s, func() *relation {
+			outer := b.ctes
+			defer func() { b.ctes = outer }()
+			b.ctes = b.ctes[:c.seen:c.seen]
+			return b.derived(c.query, true)
+		})
 		return b.alias(r, &tableHead{at: at, columns: c.columns}, name)
 	}
 	rel, ok := b.cat.Relation(name)
 	if !ok {
 		refuse(problem.New(422, "unknown_relation", "there is no stream %s", row.QuoteName(name)).At(at).
 			WithHint("create it first with PUT /v1/streams/%s, or send it an event", name))
+	}
+	if rel.View != nil {
+		return b.view(rel, at)
 	}
 	if rel.Kind != "stream" {
 		refuse(unsupported(at, "%s is a %s; a view over a %s isn't supported yet", rel.Name, rel.Kind, rel.Kind).
@@ -119,6 +130,10 @@ func (b *binder) scan(rel Relation, needKey bool, pseudo []string) *relation {
 		source = len(b.plan.Sources)
 		b.plan.Sources = append(b.plan.Sources, Source{Name: rel.Name, Stream: rel.ID})
 		b.used = append(b.used, map[int]bool{})
+	}
+	b.reads.all[source], b.reads.holds[source] = true, true
+	if via := &b.plan.Sources[source].Via; !slices.Contains(*via, b.text) {
+		*via = append(*via, b.text)
 	}
 	r := &relation{once: true, scan: true, direct: true}
 	var cols []ScanCol
@@ -186,8 +201,6 @@ func (b *binder) window(t *tableFunction, needKey bool) *relation {
 	if c.filter != nil || c.distinct || len(c.order) > 0 {
 		refuse(unsupported(c.at, "%s takes no DISTINCT, FILTER or ORDER BY", c.name))
 	}
-	number := b.plan.Assigns
-	b.plan.Assigns++
 	for _, a := range c.args {
 		if a.head().alias != "" {
 			refuse(unsupported(place(a, c.at), "%s takes its arguments by place, not by name", c.name).WithHint("write %s", w.usage))
@@ -199,7 +212,9 @@ func (b *binder) window(t *tableFunction, needKey bool) *relation {
 	}
 	in, name := b.windowInput(c, needKey)
 	timeCol, role := b.timeArgument(c, in, name)
-	b.settleTime(role, place(c.args[1], c.at))
+	if !role.bound() { // those have been settled
+		b.settleTime(role, place(c.args[1], c.at))
+	}
 
 	spans := make([]windows.Interval, w.spans)
 	for i := range spans {
@@ -212,12 +227,16 @@ func (b *binder) window(t *tableFunction, needKey bool) *relation {
 		refuse(problem.New(422, "bad_interval", "months in %s aren't supported: they have no fixed length", c.name).At(c.at).
 			WithHint("write the size in days or smaller units"))
 	}
-	if in.shrinks {
+	if role.bound() && w.kind != windows.Tumble && w.kind != windows.Hop {
+		refuse(unsupported(c.at, "%s over the windows of others isn't supported in a view", c.name).
+			WithHint("use tumble or hop over them, or %s on the stream itself", c.name))
+	}
+	if in.shrinks && !role.bound() {
 		refuse(unsupported(place(c.args[0], c.at), "%s over rows that can be withdrawn isn't supported in a view yet", c.name).
 			WithHint("use the window function on the stream itself, and GROUP BY and DISTINCT above it"))
 	}
 	n := NewAssign(in.node, w.kind, timeCol, spans[len(spans)-1], windows.Interval{})
-	n.Number = number
+	n.Number = b.outline.number(b.text, t.first)
 	if w.kind == windows.Hop {
 		n.Slide = spans[0]
 	}
@@ -277,7 +296,11 @@ func (b *binder) assigned(t *tableFunction, in *relation, n *Assign, name string
 	}
 	at := len(out.cols)
 	ts := row.Scalar(row.Timestamp)
-	out.cols = append(out.cols, column{name: WindowStart, typ: ts, role: windowStart, number: -1},
+	start := windowStart
+	if n.Kind == windows.Session || n.Kind == windows.Slide {
+		start = movingStart
+	}
+	out.cols = append(out.cols, column{name: WindowStart, typ: ts, role: start, number: -1},
 		column{name: WindowEnd, typ: ts, role: windowEnd, number: -1})
 	if len(in.key) > 0 {
 		out.key = append(append([]int(nil), in.key...), at, at+1)
@@ -350,9 +373,15 @@ func (b *binder) timeArgument(c *call, in *relation, name string) (int, role) {
 		}
 		refuse(problem.New(422, "bad_time_argument", "%s is %s here, not TIMESTAMP", found.name, found.typ).At(at).
 			WithHint("select _time in the subquery and use that"))
-	case len(path) == 0 && (found.role == windowStart || found.role == windowEnd):
-		refuse(unsupported(at, "a window over the window column %s isn't supported yet", found.name).
-			WithHint("give the inner function the size that is needed"))
+	case len(path) == 0 && found.role == movingStart:
+		refuse(problem.New(422, "bad_time_argument", "%s is the start of a session or slide: it can't be the time of %s, because earlier ones may still come", found.name, c.name).At(at).
+			WithHint("use its window_end"))
+	case len(path) == 0 && found.role.bound():
+		return col, found.role
+	}
+	if in.view != "" {
+		refuse(problem.New(422, "bad_time_argument", "%s can't be the time of %s over the view %s", ref.String(), c.name, in.view).At(at).
+			WithHint("over a view windows follow its window_end, the window_start of its tumble or hop, or, when it has no windows, its stream's own time: select one of them in %s", in.view))
 	}
 	timeField := ""
 	for _, col := range in.cols {
