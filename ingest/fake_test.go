@@ -182,6 +182,18 @@ func (l *fakeLog) DropDeadLetter(_ context.Context, id stream.ID, number uint64)
 	return nil
 }
 
+func (l *fakeLog) FailDeadLetter(_ context.Context, id stream.ID, number uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.of(id)
+	for i := range s.letters {
+		if s.letters[i].Number == number {
+			s.letters[i].Attempts++
+		}
+	}
+	return nil
+}
+
 func (l *fakeLog) Advance(_ context.Context, _ stream.ID, to int64) (stream.Sequence, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

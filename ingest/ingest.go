@@ -5,8 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"tidemark/storage/kv"
 	"tidemark/storage/row"
 	"tidemark/stream"
+	"tidemark/stream/group"
 )
 
 // Streams are the definitions of streams; *stream.Registry is one.
@@ -19,6 +21,15 @@ type Streams interface {
 
 var _ Streams = (*stream.Registry)(nil)
 
+// Groups keeps the dead letters of consumer groups; *group.Service is one.
+type Groups interface {
+	DeadLetters(id stream.ID, name string, after group.Letter, limit int) ([]stream.DeadLetter, error)
+	Replay(id stream.ID, which group.Letter, corrected []byte) error
+	DropDeadLetter(id stream.ID, which group.Letter) error
+}
+
+var _ Groups = (*group.Service)(nil)
+
 // Options are the limits of a request. Zero fields are the defaults.
 type Options struct {
 	// AutoCreate makes a stream when events come for one that does not exist.
@@ -29,6 +40,10 @@ type Options struct {
 	MaxEvent, MaxDepth int
 	// MaxEvents is how many events a request may hold (50,000).
 	MaxEvents int
+	// Groups keeps the dead letters of consumer groups. Nil: there are none.
+	Groups Groups
+	// Store keeps the counts of refused events over a restart. Nil: they begin at 0.
+	Store *kv.Store
 	// Now is the wall clock, against which max_ahead is measured.
 	Now func() time.Time
 }
@@ -56,6 +71,7 @@ type Ingester struct {
 	streams Streams
 	log     stream.Log
 	opts    Options
+	refused refusals
 
 	// create is held while a stream is made, so that two first requests don't both choose its time.
 	create sync.Mutex
@@ -72,6 +88,9 @@ func New(streams Streams, log stream.Log, o Options) *Ingester {
 	in := &Ingester{streams: streams, log: log, opts: o.WithDefaults()}
 	in.mu.layouts = map[stream.ID]*layout{}
 	in.mu.running = map[[32]byte]struct{}{}
+	if err := in.refused.open(in.opts.Store); err != nil {
+		in.refused.store = nil // counting goes on, from what was read
+	}
 	return in
 }
 

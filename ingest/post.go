@@ -49,6 +49,16 @@ type part struct {
 // Post takes a request's events in. The error is a *problem.Problem when it is the client's to mend
 // or to wait for; nothing was appended then.
 func (in *Ingester) Post(ctx context.Context, r Request) (*Answer, error) {
+	var parts []*part
+	a, err := in.post(ctx, r, &parts)
+	if err != nil {
+		in.refuse(r, parts, err)
+	}
+	return a, err
+}
+
+// post is Post; parts are told also when it fails.
+func (in *Ingester) post(ctx context.Context, r Request, all *[]*part) (*Answer, error) {
 	if r.Stream != "" {
 		if err := catalog.CheckName(catalog.Stream, r.Stream); err != nil {
 			return nil, err
@@ -81,6 +91,7 @@ func (in *Ingester) Post(ctx context.Context, r Request) (*Answer, error) {
 			return nil, err
 		}
 	}
+	*all = parts
 	if r.Allow != nil {
 		for _, p := range parts {
 			if err := r.Allow(p.name); err != nil {
@@ -340,7 +351,7 @@ func (in *Ingester) append(ctx context.Context, parts []*part, r Request, once *
 		// The first of a commit's events with an id is the original: dead letters have none.
 		slices.SortStableFunc(p.out.bad, func(a, b badEvent) int { return a.index - b.index })
 		for _, b := range p.out.bad {
-			e.DeadLetters = append(e.DeadLetters, stream.DeadLetter{Origin: "ingest", Code: b.code, Reason: b.reason, Raw: b.raw})
+			e.DeadLetters = append(e.DeadLetters, stream.DeadLetter{Origin: "ingest", Code: b.code, Reason: b.reason, Raw: b.raw, Attempts: 1})
 		}
 		reqs = append(reqs, e)
 	}

@@ -165,22 +165,25 @@ func TestDeadLettersAreListedReplayedAndDropped(t *testing.T) {
 	w := newWorld(t)
 	w.declare("s", ts("n", "BIGINT"))
 	w.must("s", `[{"ts":"x","n":1},{"ts":1,"n":"two"},{"ts":1,"n":3,"v":"`+"\xff"+`"}]`)
-	page, err := w.in.DeadLetters("s", 2, "")
+	page, err := w.in.DeadLetters("s", Which{Limit: 2})
 	if err != nil || len(page.Items) != 2 || page.Next == nil || page.Items[0].Raw != `{"ts":"x","n":1}` || page.Items[0].Origin != "ingest" {
 		t.Fatalf("got %+v, %v", page, err)
 	}
-	page, err = w.in.DeadLetters("s", 2, *page.Next)
+	page, err = w.in.DeadLetters("s", Which{Limit: 2, Cursor: *page.Next})
 	if err != nil || len(page.Items) != 1 || page.Next != nil || page.Items[0].Code != "bad_unicode" || page.Items[0].RawBase64 == "" {
 		t.Fatalf("got %+v, %v", page, err)
 	}
-	if _, err := w.in.DeadLetters("s", 0, "bm8"); problem.From(err).Status != 400 { // 46
+	if _, err := w.in.DeadLetters("s", Which{Cursor: "bm8"}); problem.From(err).Status != 400 { // 46
 		t.Errorf("a cursor of something else: %v", err)
 	}
 	if _, err := w.in.Replay(ctx, "s", "1", nil); problem.From(err).Status != 422 {
 		t.Errorf("what is still bad: %v", err)
 	}
+	if l := w.letters("s")[0]; l.Attempts != 2 {
+		t.Errorf("%d attempts after a replay that failed", l.Attempts)
+	}
 	a, err := w.in.Replay(ctx, "s", "1", []byte(`{"ts":9,"n":1}`))
-	if err != nil || a.Accepted != 1 {
+	if err != nil || a.Answer.Accepted != 1 {
 		t.Fatalf("got %+v, %v", a, err)
 	}
 	if err := w.in.DropDeadLetter(ctx, "s", "3"); err != nil {

@@ -62,6 +62,8 @@ type Log interface {
 	DeadLetters(id ID, after uint64, limit int) ([]DeadLetter, error)
 	// DropDeadLetter removes one; unknown numbers are no error.
 	DropDeadLetter(ctx context.Context, id ID, number uint64) error
+	// FailDeadLetter counts one more failed attempt of one; unknown numbers are no error.
+	FailDeadLetter(ctx context.Context, id ID, number uint64) error
 	// Remembered returns the answer kept under an idempotency key, or ok false.
 	Remembered(key IdempotencyKey) (answer Answer, ok bool, err error)
 }

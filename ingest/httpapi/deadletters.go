@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
+
+	"tidemark/ingest"
 )
 
 func (a *api) deadLetters(c *fiber.Ctx) error {
@@ -18,14 +20,16 @@ func (a *api) deadLetters(c *fiber.Ctx) error {
 	if given && limit == 0 {
 		limit = -1 // refused, where 0 is the default
 	}
-	page, err := a.in.DeadLetters(name, limit, strings.Clone(c.Query("cursor")))
+	page, err := a.in.DeadLetters(name, ingest.Which{
+		Origin: strings.Clone(c.Query("origin")), Group: strings.Clone(c.Query("group")), Limit: limit, Cursor: strings.Clone(c.Query("cursor")),
+	})
 	if err != nil {
 		return err
 	}
 	return answerJSON(c, 200, page)
 }
 
-// replay appends a dead letter's event, or the body in its place.
+// replay tries a dead letter's event again, or the body in its place.
 func (a *api) replay(c *fiber.Ctx) error {
 	name, err := param(c, "name")
 	if err != nil {
@@ -39,7 +43,7 @@ func (a *api) replay(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, out.Status, out.JSON())
+	return answer(c, fiber.StatusOK, out.JSON())
 }
 
 func (a *api) dropDeadLetter(c *fiber.Ctx) error {

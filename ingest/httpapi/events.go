@@ -34,7 +34,21 @@ func (a *api) post(c *fiber.Ctx, name string) error {
 		Scope:          a.opts.Scope(c),
 		Allow:          func(stream string) error { return a.opts.Allow(c, stream) },
 	}
-	var err error
+	if err := a.parameters(c, &r); err != nil {
+		return a.in.Refuse(r, err)
+	}
+	out, err := a.in.Post(c.UserContext(), r)
+	if err != nil {
+		return err
+	}
+	if out.Repeated() {
+		c.Set("Idempotent-Replayed", "true")
+	}
+	return answer(c, out.Status, out.JSON())
+}
+
+// parameters reads what stands in the address.
+func (a *api) parameters(c *fiber.Ctx, r *ingest.Request) (err error) {
 	if r.Strict, err = flag(c, "strict"); err != nil {
 		return err
 	}
@@ -52,12 +66,5 @@ func (a *api) post(c *fiber.Ctx, name string) error {
 	if given {
 		r.Partition = &n
 	}
-	out, err := a.in.Post(c.UserContext(), r)
-	if err != nil {
-		return err
-	}
-	if out.Repeated() {
-		c.Set("Idempotent-Replayed", "true")
-	}
-	return answer(c, out.Status, out.JSON())
+	return nil
 }

@@ -468,6 +468,15 @@ func deadLetters(h *harness) {
 	if err != nil || len(list) != 2 || string(list[0].Raw) != "\x00{" || list[0].Reason != "ts: not a timestamp" || list[0].FirstSeen != At(0) {
 		h.t.Errorf("%+v, %v", list, err)
 	}
+	for _, number := range []uint64{1, 1, 99} {
+		if err := h.Log.FailDeadLetter(h.ctx(), 1, number); err != nil {
+			h.t.Error(err)
+		}
+	}
+	h.reopen()
+	if again, err := h.Log.DeadLetters(1, 0, 1); err != nil || again[0].Attempts != 2 || again[0].FirstSeen != At(0) || string(again[0].Raw) != "\x00{" {
+		h.t.Errorf("failed attempts: %+v, %v", again, err)
+	}
 	if err := h.Log.DropDeadLetter(h.ctx(), 1, 2); err != nil {
 		h.t.Error(err)
 	}

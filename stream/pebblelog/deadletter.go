@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"tidemark/storage/kv"
 	"tidemark/stream"
 )
 
@@ -85,7 +86,34 @@ func (l *Log) DropDeadLetter(_ context.Context, id stream.ID, number uint64) err
 	if err := l.refusal(); err != nil {
 		return err
 	}
+	l.letters.Lock()
+	defer l.letters.Unlock()
 	b := l.kv.NewBatch()
 	b.Delete(deadLetterKey(id, number))
+	return b.Commit(true)
+}
+
+// FailDeadLetter counts one more failed attempt of a dead letter.
+func (l *Log) FailDeadLetter(_ context.Context, id stream.ID, number uint64) error {
+	if err := l.refusal(); err != nil {
+		return err
+	}
+	l.letters.Lock()
+	defer l.letters.Unlock()
+	key := deadLetterKey(id, number)
+	value, err := l.kv.Get(key)
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d, err := decodeDeadLetter(key, value)
+	if err != nil {
+		return fmt.Errorf("stream %s, dead letter %d: %w", l.name(id), number, err)
+	}
+	d.Attempts++
+	b := l.kv.NewBatch()
+	b.Set(key, encodeDeadLetter(key, d))
 	return b.Commit(true)
 }

@@ -63,6 +63,9 @@ type Log struct {
 		inFlight map[stream.IdempotencyKey]struct{} // of commits that are not durable yet
 	}
 
+	// letters is held by who changes a dead letter that is there.
+	letters sync.Mutex
+
 	// mu guards what readers see: only what is durable (I3).
 	mu struct {
 		sync.RWMutex
