@@ -87,6 +87,9 @@ func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runti
 	for _, s := range proof.Sources {
 		rel, _ := proof.Catalog.Relation(s.Name)
 		src := &source{ProofSource: s, fields: append(append([]row.Field{}, rel.Fields...), pseudoFields...), read: make([]bool, len(rel.Fields))}
+		if c := row.FieldIndex(rel.Fields, rel.TimeField); c >= 0 {
+			src.read[c] = true // the plan reads _time for it
+		}
 		for _, of := range plan.Sources {
 			if of.Stream != s.ID {
 				continue
