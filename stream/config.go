@@ -31,7 +31,7 @@ type Config struct {
 	MaxSkew           *Duration  `json:"max_skew,omitempty"`
 	DedupeWindow      *Duration  `json:"dedupe_window,omitempty"` // 0: ids are not remembered
 	Retention         *Retained  `json:"retention,omitempty"`
-	Compact           bool       `json:"compact,omitempty"`
+	Compact           *bool      `json:"compact,omitempty"`
 	PrimaryKey        []string   `json:"primary_key,omitempty"`
 	Format            string     `json:"format,omitempty"`
 	Privacy           *Protected `json:"privacy,omitempty"`
@@ -195,8 +195,6 @@ func (c Config) notYet() error {
 		member, instead = "primary_key", "make a view that keeps the latest row a key: QUALIFY row_number() OVER (PARTITION BY id ORDER BY _time DESC) <= 1"
 	case c.Format != "":
 		member, instead = "format", "unwrap the envelopes before they are sent"
-	case c.Compact:
-		member, instead = "compact", "leave it out; the stream then keeps every event"
 	case c.Privacy != nil:
 		member, instead = "privacy", "leave personal fields out of the events, or replace them by a hash"
 	default:
@@ -254,10 +252,24 @@ func (c Config) over(old Config) Config {
 	if c.Retention == nil {
 		c.Retention = old.Retention
 	}
+	if c.Compact == nil {
+		c.Compact = old.Compact
+	}
 	if c.IdleAdvance == nil {
 		c.IdleAdvance = old.IdleAdvance
 	}
 	return c
+}
+
+func (c Config) compacts() bool { return c.Compact != nil && *c.Compact }
+
+// checkCompact refuses what compaction can't work with, in a configuration that is filled in (B2).
+func (c Config) checkCompact() error {
+	if c.compacts() && c.KeyField == "" {
+		return problem.New(422, "bad_config", "compact needs key_field: the last event of each key is kept").
+			WithHint(`give the field that holds the key: {"compact":true,"key_field":"user"}`)
+	}
+	return nil
 }
 
 // settings are what the log needs to know of a configuration that is filled in.
@@ -271,6 +283,7 @@ func (c Config) settings(name string) Settings {
 	}
 	return Settings{
 		Retention: kept,
+		Compact:   c.compacts(),
 		Name:      name, Partitions: c.Partitions, MaxSkew: time.Duration(*c.MaxSkew), IdleTimeout: time.Duration(*c.IdleTimeout),
 		IdleAdvance: *c.IdleAdvance, DedupeWindow: time.Duration(*c.DedupeWindow),
 	}

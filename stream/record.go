@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -48,6 +49,15 @@ type Batch struct {
 	// when the batch was appended).
 	MaxSkew Micros
 	Len     int
+	// Offsets are the events' offsets where compaction has removed others between them; nil: they
+	// follow each other from Base on. Use Offset and Index.
+	Offsets []Offset
+	// Span is how many offsets the batch stands for, removed ones included; 0 means Len.
+	Span Offset
+	// Removed is the largest counted time of the events that compaction has removed, from this batch
+	// and from batches before it that are gone: they moved the partition's watermark, at the latest
+	// behind this batch (W1). NoTime when there are none; zero too in a batch without Offsets.
+	Removed Micros
 	// Times are the event times, one an event.
 	Times []Micros
 	// Keys are the events' keys as text (VARCHAR), null where an event has none.
@@ -101,6 +111,26 @@ func (b *Batch) Raw(i int) []byte {
 		from = r.ends[i-1]
 	}
 	return r.data[from:r.ends[i]]
+}
+
+// Offset is the offset of event i.
+func (b *Batch) Offset(i int) Offset {
+	if b.Offsets != nil {
+		return b.Offsets[i]
+	}
+	return b.Base + Offset(i)
+}
+
+// End is the offset behind the batch.
+func (b *Batch) End() Offset { return b.Base + max(b.Span, Offset(b.Len)) }
+
+// Index is the number of the first event at or behind an offset; Len when there is none.
+func (b *Batch) Index(o Offset) int {
+	if b.Offsets != nil {
+		i, _ := slices.BinarySearch(b.Offsets, o)
+		return i
+	}
+	return int(min(max(0, o-b.Base), Offset(b.Len)))
 }
 
 // Counted is the time of event i as watermarks count it: its event time, but at most its append

@@ -171,6 +171,9 @@ func (r *Registry) create(ctx context.Context, name string, c Config) (*Stream, 
 	given := c.Columns
 	c = c.withDefaults()
 	c.Columns = nil // the schema has them
+	if err := c.checkCompact(); err != nil {
+		return nil, err
+	}
 	s := &Stream{Name: name, Config: c, Schema: Schema{Version: 1, Declared: given != nil}}
 	if err := s.addColumns(given, func(int) bool { return true }); err != nil {
 		return nil, err
@@ -197,6 +200,9 @@ func (r *Registry) update(ctx context.Context, old *Stream, c Config) (*Stream, 
 	if c.Partitions < old.Config.Partitions {
 		return nil, problem.New(409, "fewer_partitions", "stream %s has %d partitions and can't have %d", old.Name, old.Config.Partitions, c.Partitions).
 			WithHint("partitions can only be added; make a new stream to have fewer")
+	}
+	if err := c.checkCompact(); err != nil {
+		return nil, err
 	}
 	stats, err := r.log.Stats(old.ID)
 	if err != nil {

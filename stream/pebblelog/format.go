@@ -23,12 +23,16 @@ import (
 //	raw      uvarint length of each payload; all payloads
 //
 // Codecs: 0 as it is, 1 zstd. Flags that a reader does not know are refused, not skipped: bit 0 is
-// kept for sealed fields, bit 1 for a schema version in the header; none is written yet.
+// kept for sealed fields, bit 1 for a schema version in the header; neither is written yet. Bit 2:
+// compaction has removed events; then behind max_skew stand uvarint offsets that the batch stands
+// for and zigzag largest counted time that was removed, and columns begins with the offset of each
+// event, as uvarint, less the one before (the first: less the base offset).
 const (
 	batchVersion = 1
 	flagSealed   = 1 << 0
 	flagSchema   = 1 << 1
-	knownFlags   = 0
+	flagCompact  = 1 << 2
+	knownFlags   = flagCompact
 
 	codecPlain = 0
 	codecZstd  = 1
@@ -108,6 +112,14 @@ func (c *codec) unpack(s section) ([]byte, error) {
 func (c *codec) encodeBatch(key []byte, b *stream.Batch, raw []byte, ends []uint32) []byte {
 	cols := row.Batch{Len: b.Len, Cols: []*row.Vector{{Type: row.Scalar(row.Timestamp), I64: b.Times}, b.Keys}}
 	plain := make([]byte, 0, 64+16*b.Len*(2+len(b.Columns)))
+	flags, before := uint16(0), b.Base
+	if b.Offsets != nil {
+		flags = flagCompact
+	}
+	for _, o := range b.Offsets {
+		plain = binary.AppendUvarint(plain, uint64(o-before))
+		before = o
+	}
 	numbers := 0
 	for _, v := range b.Columns {
 		if v != nil {
@@ -137,13 +149,16 @@ func (c *codec) encodeBatch(key []byte, b *stream.Batch, raw []byte, ends []uint
 	}
 	out := make([]byte, 0, 64+len(columns.stored)+len(payloads.stored))
 	out = append(out, batchVersion, 0, 0, 0, 0)
-	out = binary.BigEndian.AppendUint16(out, 0) // flags
+	out = binary.BigEndian.AppendUint16(out, flags)
 	out = binary.AppendUvarint(out, uint64(b.Len))
 	out = binary.AppendUvarint(out, uint64(b.Sequence))
 	out = binary.AppendVarint(out, b.AppendTime)
 	out = binary.AppendVarint(out, least)
 	out = binary.AppendVarint(out, greatest)
 	out = binary.AppendUvarint(out, uint64(b.MaxSkew))
+	if b.Offsets != nil {
+		out = binary.AppendVarint(binary.AppendUvarint(out, uint64(b.Span)), b.Removed)
+	}
 	for _, s := range []section{columns, payloads} {
 		out = append(out, s.codec)
 		out = binary.AppendUvarint(out, uint64(s.length))
@@ -176,7 +191,8 @@ func decodeHeader(key, value []byte) (batchHeader, error) {
 	if binary.BigEndian.Uint32(value[1:]) != checksum(key, value[5:]) {
 		return h, errDamaged
 	}
-	if flags := binary.BigEndian.Uint16(value[5:]); flags&^knownFlags != 0 {
+	flags := binary.BigEndian.Uint16(value[5:])
+	if flags&^knownFlags != 0 {
 		return h, fmt.Errorf("batch with unknown flags %#x: start the program that wrote it, or a newer one", flags)
 	}
 	h.sum = binary.BigEndian.Uint32(value[1:])
@@ -190,6 +206,10 @@ func decodeHeader(key, value []byte) (batchHeader, error) {
 	h.batch.AppendTime = d.varint()
 	h.least, h.greatest = d.varint(), d.varint()
 	h.batch.MaxSkew = stream.Micros(d.uvarint())
+	if flags&flagCompact != 0 {
+		h.compacted, h.span = true, stream.Offset(d.uvarint())
+		h.batch.Span, h.batch.Removed = h.span, d.varint()
+	}
 	var stored [2]int
 	for i, s := range []*section{&h.columns, &h.payloads} {
 		s.codec = d.byte()
@@ -219,6 +239,14 @@ func (c *codec) decodeBatch(key, value []byte) (*stream.Batch, error) {
 		return nil, err
 	}
 	d := reader{rest: plain}
+	if h.compacted {
+		h.batch.Offsets = make([]stream.Offset, h.batch.Len)
+		at := h.batch.Base
+		for i := range h.batch.Offsets {
+			at += stream.Offset(d.length(maxSection))
+			h.batch.Offsets[i] = at
+		}
+	}
 	numbers := make([]int, d.length(stream.MaxColumns))
 	for i := range numbers {
 		numbers[i] = d.length(stream.MaxColumns)

@@ -16,6 +16,7 @@ import (
 //	d stream(8) number(8)                     a dead letter
 //	n stream(8) 's' | 'c' | 'p' partition(4)  settings, counters, state of a partition
 //	n stream(8) 'm'                           the mark of what retention removed
+//	n stream(8) 'k'                           how far the stream is compacted
 //	m "log"                                   the log's identity
 //	m "log/end"                               the last sequence and append time
 //	m "log/ancestors"                         the histories that the log goes on from

@@ -74,7 +74,8 @@ type Log struct {
 		stats       map[stream.ID]stream.Stats
 		settings    map[stream.ID]stream.Settings
 		marks       map[stream.ID]stream.Mark
-		sums        map[stream.ID][]uint32 // checksum of the last batch of each partition; 0: none
+		compact     map[stream.ID]compactState // of streams that compaction has touched
+		sums        map[stream.ID][]uint32     // checksum of the last batch of each partition; 0: none
 		tail        tail
 		deadLetters map[stream.ID]uint64 // last number
 		watchers    map[*watcher]struct{}
@@ -88,7 +89,7 @@ func Open(store *kv.Store, o Options) (*Log, error) {
 	l.ages = newAges(l.o)
 	l.queue = newQueue(l.o.QueueBytes, l.o.QueueRequests)
 	l.mu.stats, l.mu.settings, l.mu.sums = map[stream.ID]stream.Stats{}, map[stream.ID]stream.Settings{}, map[stream.ID][]uint32{}
-	l.mu.marks = map[stream.ID]stream.Mark{}
+	l.mu.marks, l.mu.compact = map[stream.ID]stream.Mark{}, map[stream.ID]compactState{}
 	l.mu.watchers = map[*watcher]struct{}{}
 	l.mu.clock = map[stream.ID]map[string]struct{}{}
 	l.mu.deadLetters = map[stream.ID]uint64{}
@@ -172,6 +173,9 @@ func (l *Log) recover() (*sequencer, error) {
 	for _, s := range q.streams {
 		l.mu.stats[s.id] = s.publicStats()
 		l.mu.settings[s.id], l.mu.sums[s.id], l.mu.marks[s.id] = s.settings, s.sums, s.mark
+		if s.isCompacted {
+			l.mu.compact[s.id] = s.compact
+		}
 		l.mu.deadLetters[s.id] = s.lastDeadLetter
 	}
 	l.mu.end, l.mu.at = q.end, q.at
@@ -201,6 +205,9 @@ func (q *sequencer) readStreams() error {
 			good = json.Unmarshal(value, &s.settings) == nil
 		case 'c':
 			good = s.decodeCounters(value)
+		case 'k':
+			s.compact, good = decodeCompactState(value)
+			s.isCompacted = true
 		case 'm':
 			s.mark, good = decodeMark(value)
 		case 'p':

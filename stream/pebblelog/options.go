@@ -39,6 +39,9 @@ type Options struct {
 	// KeepPeriod is how often retention and compaction look at the streams. Zero means a minute;
 	// negative means only when Keep is called.
 	KeepPeriod time.Duration
+	// CompactKeys bounds how many keys one pass of compaction holds in memory, 40 bytes each. Zero
+	// means 512k.
+	CompactKeys int
 	// Logger takes warnings; nil is slog's default.
 	Logger *slog.Logger
 }
@@ -70,6 +73,7 @@ func (o Options) WithDefaults() Options {
 	def(&o.QueueRequests, 1<<14)
 	def(&o.CommitBytes, 4<<20)
 	def(&o.TailBytes, 64<<20)
+	def(&o.CompactKeys, 1<<19)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

@@ -8,14 +8,15 @@ import (
 	"tidemark/stream"
 )
 
-// call is one request that waits for its commit. Exactly one of events, declare, advance, drop and
-// remove says what it wants.
+// call is one request that waits for its commit. Exactly one of events, declare, advance, drop,
+// remove and rewrite says what it wants.
 type call struct {
 	events   []*stream.Events
 	declare  *stream.Settings
 	advance  *stream.Micros
 	drop     bool
 	remove   *removal
+	rewrite  *rewrite
 	stream   stream.ID // of all but events
 	bytes    int
 	noSync   bool

@@ -130,6 +130,12 @@ func (l *Log) resolve(s *streamReader) (stream.Entry, bool, error) {
 		if l.isTrimmed(s.id, first.sequence-1) {
 			return stream.Entry{}, false, l.trimmed(s.id)
 		}
+		if l.mayHaveGaps(s.id) {
+			if _, gone := l.kv.Get(indexKey(s.id, first.sequence)); errors.Is(gone, kv.ErrNotFound) { // compacted meanwhile
+				s.next = s.next[1:]
+				return stream.Entry{}, false, nil
+			}
+		}
 	}
 	var b *stream.Batch
 	if err == nil {
@@ -154,10 +160,10 @@ func (l *Log) follows(s *streamReader, b *stream.Batch) error {
 	if b == nil {
 		return nil
 	}
-	if want, known := s.expect[b.Partition]; known && b.Base != want {
+	if want, known := s.expect[b.Partition]; known && b.Base != want && !l.mayHaveGaps(s.id) {
 		return l.missing(s.id, b.Partition, want, b.Base)
 	}
-	s.expect[b.Partition] = b.Base + stream.Offset(b.Len)
+	s.expect[b.Partition] = b.End()
 	return nil
 }
 

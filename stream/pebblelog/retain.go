@@ -50,7 +50,7 @@ func (l *Log) Keep(ctx context.Context) error {
 		if err := l.refusal(); err != nil {
 			return errors.Join(all, err)
 		}
-		if err := l.retain(ctx, id); err != nil {
+		if err := errors.Join(l.retain(ctx, id), l.compact(ctx, id)); err != nil {
 			all = errors.Join(all, fmt.Errorf("stream %s: %w", l.name(id), err))
 		}
 	}
@@ -150,7 +150,11 @@ func (d *dueCheck) control(at stream.Micros) bool {
 
 // counted is the largest counted time among a batch's events: the cap is the same for all of them.
 func (h *batchHeader) counted() stream.Micros {
-	return min(h.greatest, h.batch.AppendTime+h.batch.MaxSkew)
+	counted := min(h.greatest, h.batch.AppendTime+h.batch.MaxSkew)
+	if h.compacted {
+		counted = max(counted, h.batch.Removed)
+	}
+	return counted
 }
 
 // ages tells the time that retention goes by: the wall clock, but never ahead of what has passed

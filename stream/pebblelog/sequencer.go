@@ -146,6 +146,8 @@ func (q *sequencer) add(c *commit, call *call) error {
 		call.sequence = c.end
 	case call.remove != nil:
 		q.addRemoval(c, call.stream, call.remove)
+	case call.rewrite != nil:
+		q.addRewrite(c, call.stream, call.rewrite)
 	case call.drop:
 		if q.streams[call.stream] != nil {
 			for _, space := range spacesOfStream {
@@ -289,6 +291,7 @@ func (l *Log) publish(c *commit) {
 		delete(l.mu.stats, id)
 		delete(l.mu.settings, id)
 		delete(l.mu.marks, id)
+		delete(l.mu.compact, id)
 		delete(l.mu.sums, id)
 		delete(l.mu.deadLetters, id)
 		delete(l.mu.clock, id)

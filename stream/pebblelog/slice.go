@@ -28,23 +28,29 @@ func (l *Log) Slice(id stream.ID, p stream.Partition, from stream.Offset, events
 		return out, nil
 	}
 	it := l.kv.Iter(batchKey(id, p, st.First), batchKey(id, p, st.Next))
-	next := from
-	for ok := it.SeekLT(batchKey(id, p, from+1)); ok && events > 0; ok = it.Next() {
+	next, gaps := from, l.mayHaveGaps(id)
+	ok = it.SeekLT(batchKey(id, p, from+1))
+	if !ok && gaps {
+		ok = it.First()
+	}
+	for ; ok && events > 0; ok = it.Next() {
 		key := it.Key()
 		var b *stream.Batch
 		if b, err = l.codec.decodeBatch(key, slices.Clone(it.Value())); err != nil {
 			err = l.atBatch(id, p, baseOf(key), err)
 			break
 		}
-		if b.Base > next || len(out) > 0 && b.Base != next {
+		if !gaps && (b.Base > next || len(out) > 0 && b.Base != next) {
 			err = l.missing(id, p, next, b.Base)
 			break
 		}
-		out = append(out, b)
-		next = b.Base + stream.Offset(b.Len)
-		events -= b.Len - int(max(0, from-b.Base))
+		next = b.End()
+		if n := b.Len - b.Index(from); n > 0 {
+			out = append(out, b)
+			events -= n
+		}
 	}
-	if events > 0 && next < st.Next && err == nil && it.Err() == nil {
+	if !gaps && events > 0 && next < st.Next && err == nil && it.Err() == nil {
 		err = l.missing(id, p, next, st.Next)
 	}
 	if cerr := it.Close(); cerr != nil {
@@ -77,9 +83,9 @@ func (l *Log) OffsetAt(id stream.ID, p stream.Partition, at stream.Micros) (stre
 			return 0, errors.Join(l.atBatch(id, p, baseOf(it.Key()), err), it.Close())
 		}
 		if h.batch.AppendTime >= at {
-			high = h.batch.Base
+			high = max(low, h.batch.Base)
 		} else {
-			low = h.batch.Base + stream.Offset(h.batch.Len)
+			low = max(middle+1, h.batch.Base+h.span) // compaction may have removed what lay behind it
 		}
 	}
 	return low, it.Close()

@@ -25,13 +25,16 @@ type streamState struct {
 	sums []uint32
 	// mark is where the stream stood before its oldest entry; never changed in place.
 	mark stream.Mark
+	// compact is how far the stream is compacted; isCompacted that compaction has begun.
+	compact     compactState
+	isCompacted bool
 	// ids answers which ids are surely new; shared by copies: it only ever learns of commits that
 	// the store has taken.
 	ids *hours
 }
 
 // compacted reports whether compaction may have removed events in the middle of the stream.
-func (s *streamState) compacted() bool { return false }
+func (s *streamState) compacted() bool { return s.isCompacted }
 
 // clone copies what a commit may change.
 func (s *streamState) clone() *streamState {

@@ -87,7 +87,7 @@ func (t *tail) partition(id stream.ID, p stream.Partition, from stream.Offset, e
 	}
 	for _, e := range s.entries {
 		b := e.Batch
-		if b == nil || b.Partition != p || b.Base+stream.Offset(b.Len) <= from {
+		if b == nil || b.Partition != p || b.End() <= from {
 			continue
 		}
 		if len(batches) == 0 && b.Base > from {

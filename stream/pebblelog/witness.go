@@ -199,10 +199,12 @@ func (q *sequencer) sumAt(id stream.ID, p stream.Partition, end stream.Offset) u
 	}
 	h, err := decodeHeader(it.Key(), it.Value())
 	switch {
-	case err != nil || h.batch.Base+h.span < end:
+	case err != nil:
 		return noSum
-	case h.compacted:
+	case h.compacted || q.streams[id].compacted() && h.batch.Base+h.span != end: // the batch that ended there may be gone
 		return 0
+	case h.batch.Base+h.span < end:
+		return noSum
 	case h.batch.Base+h.span > end:
 		return noSum
 	}
