@@ -120,6 +120,10 @@ func (t *Tracker) Batch(b *stream.Batch, met []Micros) []Micros {
 		t.raise(min(s.value, beside))
 	}
 	p.max = largest
+	if b.Offsets != nil && b.Removed > p.max { // events that compaction has removed moved it (W1)
+		p.max = b.Removed
+		t.settle(s)
+	}
 	return met
 }
 

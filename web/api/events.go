@@ -88,7 +88,7 @@ func (e *endpoints) readEvents(c *fiber.Ctx) error {
 func appendEvents(out []byte, batches []*stream.Batch, from stream.Offset, limit int) ([]byte, stream.Offset) {
 	next, n := from, 0
 	for _, b := range batches {
-		for i := max(0, int(from-b.Base)); i < b.Len; i++ {
+		for i := b.Index(from); i < b.Len; i++ {
 			if n == limit || len(out) > maxEventsBytes {
 				return out, next
 			}
@@ -97,7 +97,7 @@ func appendEvents(out []byte, batches []*stream.Batch, from stream.Offset, limit
 			}
 			out = wire.AppendEvent(out, b, i)
 			n++
-			next = b.Base + stream.Offset(i) + 1
+			next = b.Offset(i) + 1
 		}
 	}
 	return out, next

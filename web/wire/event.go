@@ -14,7 +14,7 @@ func AppendEvent(dst []byte, b *stream.Batch, i int) []byte {
 	dst = append(dst, `{"partition":`...)
 	dst = strconv.AppendInt(dst, int64(b.Partition), 10)
 	dst = append(dst, `,"offset":`...)
-	dst = strconv.AppendInt(dst, int64(b.Base)+int64(i), 10)
+	dst = strconv.AppendInt(dst, int64(b.Offset(i)), 10)
 	dst = append(dst, `,"time":"`...)
 	dst = row.FormatTimestamp(dst, b.Times[i])
 	dst = append(dst, `","append_time":"`...)

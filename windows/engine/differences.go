@@ -63,5 +63,5 @@ func (e *Engine) evidence(places []stream.Place, f *frame, i int) []stream.Place
 
 // rank is the place in the log of the event that row i came of.
 func (e *Engine) rank(f *frame, i int) agg.Rank {
-	return agg.Rank{Sequence: int64(e.in.Sequence), Offset: int64(e.in.Base) + int64(f.event(i))}
+	return agg.Rank{Sequence: int64(e.in.Sequence), Offset: int64(e.in.Offset(f.event(i)))}
 }

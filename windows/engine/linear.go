@@ -48,7 +48,7 @@ func (s *scan) column(b *stream.Batch, i int, col query.ScanCol) *row.Vector {
 		v := s.made[i]
 		v.Resize(b.Len)
 		for k := range v.I64 {
-			v.I64[k] = int64(b.Base) + int64(k)
+			v.I64[k] = int64(b.Offset(k))
 		}
 		return v
 	}

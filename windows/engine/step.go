@@ -221,7 +221,7 @@ func (e *Engine) tellFailures(b *stream.Batch) {
 
 // placeOf is where an event of the batch in work lies.
 func (e *Engine) placeOf(ev int) stream.Place {
-	return stream.Place{Partition: e.in.Partition, Offset: e.in.Base + stream.Offset(ev)}
+	return stream.Place{Partition: e.in.Partition, Offset: e.in.Offset(ev)}
 }
 
 // cleared returns s as n false values.

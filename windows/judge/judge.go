@@ -214,7 +214,7 @@ func (j *Judge) Step(e stream.Entry) {
 
 // event judges one event against the watermark made by everything before it.
 func (j *Judge) event(b *stream.Batch, i int) {
-	ev := Event{b.Stream, stream.Place{Partition: b.Partition, Offset: b.Base + stream.Offset(i)}}
+	ev := Event{b.Stream, stream.Place{Partition: b.Partition, Offset: b.Offset(i)}}
 	if j.cfg.Tell == nil {
 		j.judge(b, i, ev)
 		return
@@ -635,7 +635,7 @@ func (s *single) scan(n *query.Scan) *row.Batch {
 		case query.PseudoPartition:
 			v.AppendInt64(int64(s.b.Partition))
 		case query.PseudoOffset:
-			v.AppendInt64(int64(s.b.Base) + int64(s.i))
+			v.AppendInt64(int64(s.b.Offset(s.i)))
 		case query.PseudoSequence:
 			v.AppendInt64(int64(s.b.Sequence))
 		case query.PseudoKey:

@@ -81,7 +81,7 @@ func (a *AsOf) take(name string, e stream.Entry) {
 	switch {
 	case e.Batch != nil:
 		grow(int(e.Batch.Partition) + 1)
-		o[e.Batch.Partition] = e.Batch.Base + stream.Offset(e.Batch.Len)
+		o[e.Batch.Partition] = e.Batch.End()
 	case e.Control.Kind == stream.Partitions:
 		grow(int(e.Control.Value))
 	}

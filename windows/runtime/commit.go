@@ -197,7 +197,12 @@ func (w *worker) rawEvent(id stream.ID, at stream.Place) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read a late event, %s: %w", at, err)
 	}
-	return batches[0].Raw(int(at.Offset - batches[0].Base)), nil
+	b := batches[0]
+	i := b.Index(at.Offset)
+	if i == b.Len || b.Offset(i) != at.Offset { // compaction has removed it
+		return []byte("null"), nil
+	}
+	return b.Raw(i), nil
 }
 
 // writeErrors keeps the list of row errors, and with it the events that made an operator panic.

@@ -95,7 +95,7 @@ func (w *worker) takeAlone(e stream.Entry) error {
 		}
 		poison = append(poison, poisoned{
 			stream: b.Stream, sequence: b.Sequence, said: said.Error(),
-			place: stream.Place{Partition: b.Partition, Offset: b.Base + stream.Offset(low-1)},
+			place: stream.Place{Partition: b.Partition, Offset: b.Offset(low - 1)},
 		})
 		if panicked, err = w.tryFirst(e, b.Len, poison); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (w *worker) tryAlone(e stream.Entry, batch bool, skip int) (*panicError, er
 		}
 		b := e.Batch
 		for i := b.Len - skip; i < b.Len; i++ {
-			out[stream.Place{Partition: b.Partition, Offset: b.Base + stream.Offset(i)}] = struct{}{}
+			out[stream.Place{Partition: b.Partition, Offset: b.Offset(i)}] = struct{}{}
 		}
 		w.eng.Skip(map[stream.ID]map[stream.Place]struct{}{b.Stream: out})
 	}

@@ -361,7 +361,7 @@ func appendEvents(rows *row.Batch, st *stream.Stream, b *stream.Batch) error {
 	}
 	for i := range b.Len {
 		rows.Cols[n].AppendInt64(int64(b.Partition))
-		rows.Cols[n+1].AppendInt64(int64(b.Base) + int64(i))
+		rows.Cols[n+1].AppendInt64(int64(b.Offset(i)))
 		rows.Cols[n+2].AppendInt64(int64(b.Sequence))
 		rows.Cols[n+3].AppendInt64(b.Times[i])
 		rows.Cols[n+4].AppendInt64(b.AppendTime)

@@ -121,6 +121,9 @@ func (s *Service) lastEvent(id stream.ID, p stream.Partition, next stream.Offset
 		return nil, err
 	}
 	b := batches[0]
-	i := int(next - 1 - b.Base)
+	i := b.Index(next - 1)
+	if i == b.Len { // compaction has removed it
+		return nil, nil
+	}
 	return &LastEventInfo{Offset: next - 1, Time: instant(b.Times[i]), AppendTime: instant(b.AppendTime)}, nil
 }
