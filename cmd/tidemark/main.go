@@ -25,6 +25,7 @@ type cli struct {
 	Query  queryCmd  `cmd:"" help:"Ask history and views with SQL."`
 	Tail   tailCmd   `cmd:"" help:"Follow a stream, view or alert."`
 	Apply  applyCmd  `cmd:"" help:"Declare streams, views, alerts and dashboards from a YAML file."`
+	Dead   deadCmd   `cmd:"" name:"dead-letters" help:"List, replay and delete what could not be used."`
 	Key    keyCmd    `cmd:"" help:"Make, list and delete API keys."`
 	Bench  benchCmd  `cmd:"" help:"Load generator and benchmarks."`
 	Check  checkCmd  `cmd:"" help:"Verify every checksum in a data directory."`

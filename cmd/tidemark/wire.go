@@ -22,6 +22,7 @@ import (
 	"tidemark/storage/kv"
 	"tidemark/storage/row"
 	"tidemark/stream"
+	"tidemark/stream/group"
 	"tidemark/stream/pebblelog"
 	"tidemark/web"
 	"tidemark/web/api"
@@ -43,6 +44,7 @@ type service struct {
 	views   *runtime.Service
 	proofs  *verify.Runs
 	keys    *auth.Keys
+	in      *ingest.Ingester
 	app     *web.App
 
 	stopViews context.CancelCauseFunc
@@ -114,22 +116,27 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 	alerts := alert.New(s.views, s.dir.KV)
 	acks := alert.NewAcks(s.dir.KV, s.log, cat)
 	hub := live.NewHub(bind.Live(s.views, alerts, acks, live.Options{Logger: logger}))
-	in := ingest.New(streams, s.log, ingest.Options{AutoCreate: o.AutoCreate})
+	groups, err := s.openGroups(streams, logger)
+	if err != nil {
+		return nil, err
+	}
+	s.in = ingest.New(streams, s.log, ingest.Options{AutoCreate: o.AutoCreate, Groups: groups, Store: s.dir.KV})
 	page := pages.Deps{Streams: streams, Log: s.log, Views: s.views, Definitions: cat, Demo: demo, Address: o.Listen}
 	s.app = web.New(web.Options{
 		API: api.Deps{
 			Streams: streams, Log: s.log, Views: bind.Views(s.views), Alerts: bind.Alerts(alerts), Dashboards: cat,
+			Groups: groups, Refused: s.in.Refused,
 			Exists: bind.Exists(cat), Query: bind.Query(s.queries(), cat, s.views.Relations()), Verify: s.proofs.Ask, Verified: s.proofs.Last, Stopping: s.stopping,
 		},
 		Live: hub,
 		Auth: s.keys, TLS: speak, TrustedProxies: o.TrustedProxies,
 		Mount: []func(fiber.Router){
 			func(r fiber.Router) {
-				httpapi.Mount(r, in, httpapi.Options{Logger: logger, Scope: auth.KeyID, Allow: auth.MayPost})
+				httpapi.Mount(r, s.in, httpapi.Options{Logger: logger, Scope: auth.KeyID, Allow: auth.MayPost})
 			},
 			func(r fiber.Router) { pages.Mount(r, page) },
 		},
-		Metrics:   s.metrics(streams, hub),
+		Metrics:   s.metrics(streams, hub, groups),
 		Ready:     s.ready,
 		ErrorPage: page.ErrorPage,
 		Logger:    logger,
@@ -209,6 +216,9 @@ func (s *service) closeStores() error {
 	if s.history != nil {
 		err = errors.Join(err, s.history.Close())
 	}
+	if s.in != nil {
+		err = errors.Join(err, s.in.Close())
+	}
 	if s.log != nil {
 		err = errors.Join(err, s.log.Close())
 	}
@@ -228,10 +238,10 @@ func minimumFree(o options) (uint64, error) {
 }
 
 // metrics collects what operators watch.
-func (s *service) metrics(streams *stream.Registry, hub *live.Hub) prometheus.Gatherer {
+func (s *service) metrics(streams *stream.Registry, hub *live.Hub, groups *group.Service) prometheus.Gatherer {
 	r := prometheus.NewRegistry()
 	r.MustRegister(&collector{service: s, streams: streams, hub: hub}, live.NewCollector(hub))
-	r.MustRegister(s.keys)
+	r.MustRegister(s.keys, &fates{service: s, streams: streams, in: s.in, groups: groups})
 	return r
 }
 

@@ -100,6 +100,8 @@ type Deps struct {
 	Alerts     Alerts
 	Dashboards Documents
 	Groups     Groups
+	// Refused is how many events for a stream were refused with their requests. Nil: none is known.
+	Refused func(id stream.ID) int64
 	// Exists says whether there is a relation, for warnings. Nil: none are given.
 	Exists func(relation string) bool
 	// Query runs ad-hoc SQL and writes the answer; it writes nothing before an error.

@@ -32,6 +32,9 @@ type streamCounts struct {
 	Accepted    int64 `json:"accepted"`
 	Duplicates  int64 `json:"duplicates"`
 	DeadLetters int64 `json:"dead_letters"`
+	// Refused events came in requests that were refused as a whole. Received is all together.
+	Refused  int64 `json:"refused"`
+	Received int64 `json:"received"`
 }
 
 type partitionAnswer struct {
@@ -124,8 +127,12 @@ func (e *endpoints) describe(s *stream.Stream) (*streamAnswer, error) {
 	a := &streamAnswer{
 		Name: s.Name, Config: s.Config, Inferred: !s.Schema.Declared, Uncolumned: s.Schema.Uncolumned,
 		Columns: []columnAnswer{}, Partitions: []partitionAnswer{},
-		Counts: streamCounts{stats.Accepted, stats.Duplicates, stats.DeadLetters},
+		Counts: streamCounts{Accepted: stats.Accepted, Duplicates: stats.Duplicates, DeadLetters: stats.DeadLetters},
 	}
+	if e.Refused != nil {
+		a.Counts.Refused = e.Refused(s.ID)
+	}
+	a.Counts.Received = a.Counts.Accepted + a.Counts.Duplicates + a.Counts.DeadLetters + a.Counts.Refused
 	for _, f := range s.Schema.Fields {
 		a.Columns = append(a.Columns, columnAnswer{f.Name, f.Type.String()})
 	}
