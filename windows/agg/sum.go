@@ -48,22 +48,33 @@ func newCountIf(s Spec) (*Func, error) {
 	}
 	f := &Func{Type: row.Scalar(row.HugeInt), Args: []row.Type{row.Scalar(row.Boolean)}}
 	f.column = func() Column {
-		return &column[int64]{
-			each: 8,
-			addAll: perRow(1, func(s *int64, r *rows, i int, w int64) int {
-				if r.args[0].I64[i] != 0 {
-					*s += w
+		return &column[counted]{
+			each: 16,
+			addAll: perRow(0, func(s *counted, r *rows, i int, w int64) int {
+				s.rows += w
+				if !r.args[0].IsNull(i) && r.args[0].I64[i] != 0 {
+					s.true += w
 				}
 				return 0
 			}),
-			merge:  func(dst, src *int64) int { *dst += *src; return 0 },
-			result: func(s *int64, out *row.Vector) error { out.AppendInt128(row.FromInt64(*s)); return nil },
-			encode: func(s *int64, dst []byte) []byte { return appendVarint(dst, *s) },
-			decode: func(s *int64, d *decoder) int { *s = d.varint(); return 0 },
+			merge: func(dst, src *counted) int { dst.rows += src.rows; dst.true += src.true; return 0 },
+			result: func(s *counted, out *row.Vector) error {
+				if s.rows == 0 {
+					out.AppendNull()
+					return nil
+				}
+				out.AppendInt128(row.FromInt64(s.true))
+				return nil
+			},
+			encode: func(s *counted, dst []byte) []byte { return appendVarint(appendVarint(dst, s.true), s.rows) },
+			decode: func(s *counted, d *decoder) int { s.true, s.rows = d.varint(), d.varint(); return 0 },
 		}
 	}
 	return f, nil
 }
+
+// counted is the state of count_if, which is sum(if(x, 1, 0)) in DuckDB: NULL over no rows at all.
+type counted struct{ true, rows int64 }
 
 // exact is the state of a sum of integers or decimals: 192 bits, so that nothing that fits at the
 // end can have been lost in between, and how many values are in it.
