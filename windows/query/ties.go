@@ -96,6 +96,9 @@ func settleLimit(q object, s selection) {
 func settled(orders any, by []any) []any {
 	list, _ := orders.([]any)
 	for _, e := range by {
+		if o, _ := e.(object); o["class"] == "CONSTANT" {
+			continue // settles nothing, and DuckDB takes a number there for a column's place
+		}
 		list = append(list, object{"type": "ASCENDING", "null_order": "NULLS_LAST", "expression": copied(e)})
 	}
 	return list
