@@ -24,6 +24,8 @@ type Request struct {
 	Partition *int
 	// IdempotencyKey and Scope (the API key) find the answer of the same request again.
 	IdempotencyKey, Scope string
+	// TidemarkKey and TidemarkTime are the headers of these names: a null body removes a key.
+	TidemarkKey, TidemarkTime string
 	// Allow returns a problem when the client may not post to a stream. Nil: it may to all.
 	Allow func(stream string) error
 	// NoSync has the answer come before the events are on disk.
@@ -99,7 +101,11 @@ func (in *Ingester) post(ctx context.Context, r Request, all *[]*part) (*Answer,
 			}
 		}
 	}
-	if err := in.prepare(ctx, parts, r); err != nil {
+	if r.TidemarkKey != "" && r.Stream != "" {
+		if err := tombstone(parts[0], body, r); err != nil {
+			return nil, err
+		}
+	} else if err := in.prepare(ctx, parts, r); err != nil {
 		return nil, err
 	}
 	return in.append(ctx, parts, r, once)

@@ -32,6 +32,8 @@ func (a *api) post(c *fiber.Ctx, name string) error {
 		Encoding:       c.Get(fiber.HeaderContentEncoding),
 		IdempotencyKey: strings.Clone(c.Get("Idempotency-Key")),
 		Scope:          a.opts.Scope(c),
+		TidemarkKey:    strings.Clone(c.Get("Tidemark-Key")),
+		TidemarkTime:   strings.Clone(c.Get("Tidemark-Time")),
 		Allow:          func(stream string) error { return a.opts.Allow(c, stream) },
 	}
 	if err := a.parameters(c, &r); err != nil {
