@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"tidemark/storage/catalog"
 	"tidemark/storage/problem"
@@ -29,9 +30,17 @@ func (s *Service) PutKind(ctx context.Context, kind catalog.Kind, name string, d
 	if e, ok := s.Catalog.Lookup(name); ok && e.Kind != kind {
 		return Info{}, false, catalog.NameTaken(name, e.Kind)
 	}
+	s.family.Lock()
+	defer s.family.Unlock()
 	doc, plan, err := s.bind(d)
 	if err != nil {
 		return Info{}, false, err
+	}
+	for _, b := range plan.Beneath {
+		if strings.EqualFold(b.Name, name) {
+			return Info{}, false, problem.New(422, "bad_sql", "%s would read itself, through %s", name, doc.Views[0].Name).
+				WithHint("a view can't be among the views that it reads")
+		}
 	}
 	doc.Extra = extra
 	v, err := s.findKind(kind, name)
@@ -53,17 +62,24 @@ func (s *Service) PutKind(ctx context.Context, kind catalog.Kind, name string, d
 	return v.edit(ctx, doc, plan, dryRun)
 }
 
-// bind compiles a definition against the streams as they are now.
-func (s *Service) bind(d Definition) (*stored, *query.Plan, error) {
+// bind compiles a definition against the streams and views as they are now.
+func (s *Service) bind(d Definition) (*stored, *query.Plan, error) { return s.bindAmong(d, nil) }
+
+// bindAmong is bind where some views are about to have other documents.
+func (s *Service) bindAmong(d Definition, next map[string]*stored) (*stored, *query.Plan, error) {
 	d, err := d.Resolve()
 	if err != nil {
 		return nil, nil, err
 	}
-	plan, err := s.compile(d, nil)
+	cat := relations{svc: s, next: next, seen: map[string]boundView{}}
+	plan, err := s.compileIn(d, cat)
 	if err != nil {
 		return nil, nil, err
 	}
 	doc := &stored{Definition: d, Version: 1, ViewVersion: 1, Fields: storeFields(plan.Columns)}
+	if err := doc.bindBeneath(plan, cat.seen); err != nil {
+		return nil, nil, err
+	}
 	if d.Start == StartLatest {
 		doc.StartAt = s.log.End()
 	}
@@ -75,14 +91,20 @@ func (s *Service) bind(d Definition) (*stored, *query.Plan, error) {
 		b := boundSource{
 			Name: st.Name, ID: st.ID, Columns: len(st.Schema.Fields), Pinned: src.Pinned,
 			MaxOutOfOrderness: st.Config.MaxOutOfOrderness.Micros(), IdleAdvance: *st.Config.IdleAdvance,
+			Table: src.Table,
 		}
 		if d.MaxOutOfOrderness != nil {
 			b.MaxOutOfOrderness = d.MaxOutOfOrderness.Micros()
 		}
+		if err := doc.options(&b, src); err != nil {
+			return nil, nil, err
+		}
 		doc.Sources = append(doc.Sources, b)
 	}
 	// What the engine can't run is refused now, not when the view starts.
-	if _, err := engine.New(plan, doc.engineConfig(false, nil)); err != nil {
+	cfg := doc.engineConfig(false, nil)
+	cfg.Functions = functions(plan)
+	if _, err := engine.New(plan, cfg); err != nil {
 		return nil, nil, err
 	}
 	return doc, plan, nil
@@ -152,6 +174,13 @@ func (v *view) edit(_ context.Context, doc *stored, plan *query.Plan, dryRun boo
 	}
 	old := v.document()
 	next := v.revise(old, doc)
+	var readers []rebound
+	if next != nil && next.Version != old.Version {
+		var err error
+		if readers, err = v.svc.rebind(v, next); err != nil {
+			return Info{}, false, err
+		}
+	}
 	if next == nil {
 		info, err := v.info()
 		if dryRun {
@@ -162,6 +191,9 @@ func (v *view) edit(_ context.Context, doc *stored, plan *query.Plan, dryRun boo
 	if dryRun {
 		info := v.svc.draft(v.kind, v.name, next, plan)
 		info.DryRun = foresee(old, next)
+		for _, r := range readers {
+			info.DryRun.Rebuilt = append(info.DryRun.Rebuilt, string(r.v.kind)+" "+r.v.name)
+		}
 		return info, false, nil
 	}
 	v.stop(errEdited)
@@ -176,6 +208,11 @@ func (v *view) edit(_ context.Context, doc *stored, plan *query.Plan, dryRun boo
 	if err := v.replace(old, next); err != nil {
 		return Info{}, false, err
 	}
+	for _, r := range readers {
+		if err := r.adopt(); err != nil {
+			return Info{}, false, err
+		}
+	}
 	info, err := v.info()
 	return info, false, err
 }
@@ -184,9 +221,9 @@ func (v *view) edit(_ context.Context, doc *stored, plan *query.Plan, dryRun boo
 func (v *view) revise(old, doc *stored) *stored {
 	next := *old
 	switch {
-	case old.Definition.equal(doc.Definition) && bytes.Equal(old.Extra, doc.Extra):
+	case old.sameViews(doc) && old.Definition.equal(doc.Definition) && bytes.Equal(old.Extra, doc.Extra):
 		return nil
-	case old.Definition.sameRows(doc.Definition):
+	case old.sameViews(doc) && old.Definition.sameRows(doc.Definition):
 		next.Definition, next.Extra = doc.Definition, doc.Extra
 	default:
 		next = *doc
@@ -287,9 +324,14 @@ func (s *Service) Delete(ctx context.Context, name string) error {
 
 // DeleteKind is Delete for a view with something attached.
 func (s *Service) DeleteKind(ctx context.Context, kind catalog.Kind, name string) error {
+	s.family.Lock()
+	defer s.family.Unlock()
 	v, err := s.findKind(kind, name)
 	if err != nil {
 		return err
+	}
+	if readers := s.readers(name); len(readers) > 0 {
+		return inUseBy(name, readers)
 	}
 	v.ops.Lock()
 	defer v.ops.Unlock()
@@ -378,7 +420,7 @@ func (s *Service) Columns(d Definition) ([]row.Field, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := s.compile(d, nil)
+	plan, err := s.compileIn(d, relations{svc: s})
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,9 @@ import (
 // Proof is what is needed to work out what a view's rows should be: everything that its owner and
 // the log decide, and nothing of its state.
 type Proof struct {
-	Name        string
+	Name string
+	// ID is the view's own number: a view made anew under the name has another.
+	ID          uint64
 	Version     uint32 // what was built of the view; a rebuild or an edit raises it
 	ViewVersion int
 	Definition  Definition
@@ -28,6 +30,9 @@ type Proof struct {
 	StartAt    stream.Sequence
 	// Catalog has the streams as they were when the view was made (R1).
 	Catalog query.Catalog
+	// Position is how far the view is, and Panics how many events made an operator panic up to there.
+	Position stream.Position
+	Panics   int64
 	// Compile makes a plan; each has expressions of its own.
 	Compile func() (*query.Plan, error)
 }
@@ -44,8 +49,8 @@ func (s *Service) Proof(name string) (*Proof, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, _ := v.published()
-	return v.proof(v.served(h.Version), h.Version), nil
+	h, at := v.published()
+	return v.proof(v.served(h.Version), h.Version, at), nil
 }
 
 // served is the definition of a version.
@@ -57,13 +62,13 @@ func (v *view) served(version uint32) *stored {
 	return doc
 }
 
-func (v *view) proof(doc *stored, version uint32) *Proof {
+func (v *view) proof(doc *stored, version uint32, at progress) *Proof {
 	s := v.svc
 	cfg := doc.engineConfig(false, nil)
 	p := &Proof{
-		Name: v.name, Version: version, ViewVersion: int(doc.ViewVersion), Definition: doc.Definition, Streams: cfg.Streams,
-		AllowedLateness: cfg.AllowedLateness, EventsFrom: cfg.EventsFrom, StartAt: doc.StartAt, Catalog: relations{s, doc.Sources},
-		Compile: func() (*query.Plan, error) { return s.compile(doc.Definition, doc.Sources) },
+		Name: v.name, ID: v.id, Position: at.Position, Panics: at.Poisoned, Version: version, ViewVersion: int(doc.ViewVersion), Definition: doc.Definition, Streams: cfg.Streams,
+		AllowedLateness: cfg.AllowedLateness, EventsFrom: cfg.EventsFrom, StartAt: doc.StartAt, Catalog: relations{svc: s, fixed: true, bound: doc.Sources, views: doc.Views},
+		Compile: func() (*query.Plan, error) { return s.compile(doc) },
 	}
 	if doc.Definition.Late == LateDrop {
 		p.AllowedLateness = 0
@@ -119,7 +124,7 @@ func (s *Service) Claim(name string) (*Claim, *Proof, error) {
 			c.Errors = append(c.Errors, FailedEvent{r.Stream, stream.Place{Partition: r.Partition, Offset: r.Offset}, r.Code})
 		})
 	}
-	return c, v.proof(v.served(h.Version), h.Version), err
+	return c, v.proof(v.served(h.Version), h.Version, p), err
 }
 
 // each decodes the JSON values under a prefix.
@@ -168,4 +173,52 @@ func (s *Service) SetVerified(name string, r Verified) error {
 	v.mu.verified = &r
 	v.mu.Unlock()
 	return nil
+}
+
+// Readers are the views and alerts whose served rows are made of a stream, by name.
+func (s *Service) Readers(id stream.ID) []string {
+	var out []string
+	for _, v := range s.list() {
+		h, _ := v.published()
+		for _, b := range v.served(h.Version).Sources {
+			if b.ID == id {
+				out = append(out, v.name)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Panics are the events that a view left out because an operator panicked at them (E2), with what
+// its list of row errors says.
+func (s *Service) Panics(name string) (map[stream.ID]map[stream.Place]string, error) {
+	v, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	snap, h, p, err := v.open()
+	if err != nil {
+		return nil, err
+	}
+	defer snap.Close()
+	out := map[stream.ID]map[stream.Place]string{}
+	if p.Poisoned == 0 {
+		return out, nil
+	}
+	ids := map[string]stream.ID{}
+	for _, b := range v.served(h.Version).Sources {
+		ids[b.Name] = b.ID
+	}
+	err = each(snap, errorsKey(v.id, h.Version), func(r rowError) {
+		if r.Code != "internal" {
+			return
+		}
+		id := ids[r.Stream]
+		if out[id] == nil {
+			out[id] = map[stream.Place]string{}
+		}
+		out[id][stream.Place{Partition: r.Partition, Offset: r.Offset}] = r.Message
+	})
+	return out, err
 }

@@ -73,6 +73,10 @@ type Service struct {
 
 	attachments map[catalog.Kind]Attachment
 
+	// family is held by whoever makes, changes or deletes a view: what reads what stays as it is
+	// meanwhile. It comes before a view's ops.
+	family sync.Mutex
+
 	mu struct {
 		sync.Mutex
 		views map[string]*view
@@ -132,6 +136,9 @@ func Open(o Options) (*Service, error) {
 			}
 			s.mu.views[e.Name] = v
 		}
+	}
+	if err := s.catchUp(); err != nil {
+		return nil, err
 	}
 	for _, sink := range o.Sinks {
 		s.pumps = append(s.pumps, newPump(s, sink))
@@ -254,29 +261,59 @@ func (s *Service) pinned(id stream.ID, column int) bool {
 // Relations is what FROM can name now: streams, views and alerts.
 func (s *Service) Relations() query.Catalog { return relations{svc: s} }
 
-// relations is the catalog that a view's SQL is bound against: streams as they were when the view
-// was made (R1), or as they are now when bound is nil.
+// relations is the catalog that a view's SQL is bound to.
 type relations struct {
-	svc   *Service
+	svc *Service
+	// fixed: streams and views are as they were when the view was made (R1), in bound and views.
+	fixed bool
 	bound []boundSource
+	views []boundView
+	// next are documents that views are about to have; seen takes in the views that were found.
+	next map[string]*stored
+	seen map[string]boundView
 }
 
 // Relation implements query.Catalog.
 func (r relations) Relation(name string) (query.Relation, bool) {
 	name = strings.ToLower(name)
+	for i := range r.views {
+		if b := &r.views[i]; b.Name == name {
+			rel, err := b.relation(r.svc)
+			return rel, err == nil
+		}
+	}
 	st, err := r.svc.Registry.Get(name)
 	if err != nil {
-		v, err := r.svc.find(name)
-		if err != nil {
-			return query.Relation{}, false
-		}
-		h, _ := v.published()
-		fields, err := loadFields(h.Fields)
-		return query.Relation{Name: name, Kind: string(v.kind), Fields: fields}, err == nil
+		return r.view(name)
 	}
 	fields := st.Schema.Fields
 	if i := slices.IndexFunc(r.bound, func(b boundSource) bool { return b.ID == st.ID }); i >= 0 {
 		fields = fields[:min(r.bound[i].Columns, len(fields))]
 	}
 	return query.Relation{Name: st.Name, Kind: string(catalog.Stream), ID: st.ID, TimeField: st.Config.TimeField, Fields: fields}, true
+}
+
+// view is a view as it is now, or as it is about to be.
+func (r relations) view(name string) (query.Relation, bool) {
+	v, err := r.svc.find(name)
+	if err != nil || r.fixed {
+		return query.Relation{}, false
+	}
+	doc := v.document()
+	if next, ok := r.next[name]; ok {
+		doc = next
+	}
+	b := v.bindView(doc)
+	if r.seen != nil {
+		r.seen[name] = b
+	}
+	rel, err := b.relation(r.svc)
+	if err != nil {
+		return query.Relation{}, false
+	}
+	if r.seen == nil { // history has the rows that are served
+		h, _ := v.published()
+		rel.Fields, err = loadFields(h.Fields)
+	}
+	return rel, err == nil
 }

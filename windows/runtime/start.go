@@ -28,7 +28,7 @@ func (s *Service) begin(doc *stored) (progress, []windows.StreamState, error) {
 	if doc.StartAt == 0 {
 		return p, nil, nil
 	}
-	plan, err := s.compile(doc.Definition, doc.Sources)
+	plan, err := s.compile(doc)
 	if err != nil {
 		return p, nil, fatal{err}
 	}

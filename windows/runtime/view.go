@@ -30,6 +30,8 @@ type stored struct {
 	ViewVersion uint32        `json:"view_version"`
 	Sources     []boundSource `json:"sources"`
 	Fields      []storedField `json:"columns"`
+	// Views are the views that the SQL reads, as they were when it was bound.
+	Views []boundView `json:"views,omitempty"`
 	// StartAt is the log's end when a view with start latest was made: it begins to read there.
 	StartAt stream.Sequence `json:"start_at,omitempty"`
 	Paused  bool            `json:"paused,omitempty"`
@@ -47,6 +49,8 @@ type boundSource struct {
 	Pinned            []int          `json:"pinned,omitempty"`
 	MaxOutOfOrderness windows.Micros `json:"max_out_of_orderness_micros"`
 	IdleAdvance       bool           `json:"idle_advance"`
+	// Table: it gives no watermark, because it is read through tables alone (W6).
+	Table bool `json:"table,omitempty"`
 }
 
 type storedField struct {
@@ -328,12 +332,17 @@ func (v *view) watcher() (<-chan struct{}, func()) {
 	}
 }
 
-// compile binds a definition. The plan's expressions belong to one goroutine.
-func (s *Service) compile(d Definition, bound []boundSource) (*query.Plan, error) {
-	return query.Compile(s.Parse, relations{s, bound}, d.SQL, query.Options{EmitFinal: d.Emit == EmitFinal})
+// compile binds a definition again, to what it was bound to. The plan's expressions belong to one
+// goroutine.
+func (s *Service) compile(doc *stored) (*query.Plan, error) {
+	return s.compileIn(doc.Definition, relations{svc: s, fixed: true, bound: doc.Sources, views: doc.Views})
 }
 
-// engineConfig is what a definition means to the engine.
+func (s *Service) compileIn(d Definition, cat relations) (*query.Plan, error) {
+	return query.Compile(s.Parse, cat, d.SQL, query.Options{EmitFinal: d.Emit == EmitFinal})
+}
+
+// engineConfig is what a definition means to the engine; functions adds what the plan says.
 func (d *stored) engineConfig(evidence bool, windowsFrom *windows.Micros) engine.Config {
 	c := engine.Config{
 		WindowsFrom:     windowsFrom,
@@ -348,7 +357,7 @@ func (d *stored) engineConfig(evidence bool, windowsFrom *windows.Micros) engine
 		c.Late = engine.Drop
 	}
 	for _, b := range d.Sources {
-		c.Streams = append(c.Streams, windows.TrackedStream{Stream: b.ID, MaxOutOfOrderness: b.MaxOutOfOrderness, IdleAdvance: b.IdleAdvance})
+		c.Streams = append(c.Streams, windows.TrackedStream{Stream: b.ID, MaxOutOfOrderness: b.MaxOutOfOrderness, IdleAdvance: b.IdleAdvance, Table: b.Table})
 	}
 	return c
 }

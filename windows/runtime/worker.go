@@ -89,12 +89,14 @@ func (v *view) newWorker(doc *stored, serving bool) (*worker, error) {
 		return nil, fatal{err}
 	}
 	w.compile = func(windowsFrom *windows.Micros) (machine, error) {
-		plan, err := s.compile(d, doc.Sources)
+		plan, err := s.compile(doc)
 		if err != nil {
 			return nil, err
 		}
 		v.setPlan(plan)
-		e, err := engine.New(plan, doc.engineConfig(att.Evidence, windowsFrom))
+		cfg := doc.engineConfig(att.Evidence, windowsFrom)
+		cfg.Functions = functions(plan)
+		e, err := engine.New(plan, cfg)
 		if err != nil {
 			return nil, err
 		}
