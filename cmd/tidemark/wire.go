@@ -17,6 +17,7 @@ import (
 	"tidemark/ingest"
 	"tidemark/ingest/httpapi"
 	"tidemark/storage"
+	"tidemark/storage/backup"
 	"tidemark/storage/catalog"
 	"tidemark/storage/history"
 	"tidemark/storage/kv"
@@ -31,6 +32,7 @@ import (
 	"tidemark/web/live"
 	"tidemark/web/pages"
 	"tidemark/windows/alert"
+	"tidemark/windows/fate"
 	"tidemark/windows/runtime"
 	"tidemark/windows/verify"
 )
@@ -43,6 +45,7 @@ type service struct {
 	history *history.History
 	views   *runtime.Service
 	proofs  *verify.Runs
+	fates   *fate.Fates
 	keys    *auth.Keys
 	in      *ingest.Ingester
 	app     *web.App
@@ -71,6 +74,9 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 		CacheBytes: storeShare * 3 / 4, MemTableBytes: min(storeShare/16, 64<<20), AcceptLoss: o.AcceptLoss,
 	}})
 	if err != nil {
+		return nil, err
+	}
+	if err := backup.Clean(s.dir); err != nil {
 		return nil, err
 	}
 	cat, err := catalog.Open(s.dir.KV)
@@ -113,6 +119,9 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 	s.proofs = verify.NewRuns(&verify.Verifier{
 		Views: s.views, Log: s.log, Parse: s.history.ParseSQL, FromAST: s.history.SQLFromAST, Scratch: s.scratch,
 	})
+	s.fates = &fate.Fates{Views: s.views, Streams: streams, Log: s.log, Find: func(id stream.ID, value []byte) (stream.Place, bool, error) {
+		return s.log.Lookup(id, ingest.IDHash(value))
+	}}
 	alerts := alert.New(s.views, s.dir.KV)
 	acks := alert.NewAcks(s.dir.KV, s.log, cat)
 	hub := live.NewHub(bind.Live(s.views, alerts, acks, live.Options{Logger: logger}))
@@ -126,7 +135,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 		API: api.Deps{
 			Streams: streams, Log: s.log, Views: bind.Views(s.views), Alerts: bind.Alerts(alerts), Dashboards: cat,
 			Groups: groups, Refused: s.in.Refused,
-			Exists: bind.Exists(cat), Query: bind.Query(s.queries(), cat, s.views.Relations()), Verify: s.proofs.Ask, Verified: s.proofs.Last, Stopping: s.stopping,
+			Exists: bind.Exists(cat), Query: bind.Query(s.queries(), cat, s.views.Relations()), Verify: s.proofs.Ask, Verified: s.proofs.Last, Fate: s.fateAt, FateByID: s.fateByID, Stopping: s.stopping,
 		},
 		Live: hub,
 		Auth: s.keys, TLS: speak, TrustedProxies: o.TrustedProxies,
@@ -135,6 +144,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 				httpapi.Mount(r, s.in, httpapi.Options{Logger: logger, Scope: auth.KeyID, Allow: auth.MayPost})
 			},
 			func(r fiber.Router) { pages.Mount(r, page) },
+			(&backups{dir: s.dir, logger: logger}).mount,
 		},
 		Metrics:   s.metrics(streams, hub, groups),
 		Ready:     s.ready,
@@ -166,6 +176,14 @@ func (s *service) scratch(ctx context.Context, tables []verify.Table, load func(
 	}
 	_, err := s.history.Scratch(ctx, q, each)
 	return err
+}
+
+func (s *service) fateAt(ctx context.Context, name string, p int32, o int64) (any, error) {
+	return s.fates.At(ctx, name, stream.Partition(p), stream.Offset(o))
+}
+
+func (s *service) fateByID(ctx context.Context, name, id string) (any, error) {
+	return s.fates.ByID(ctx, name, id)
 }
 
 func (s *service) ready() error {

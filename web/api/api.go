@@ -108,6 +108,9 @@ type Deps struct {
 	Query func(ctx context.Context, q Query, w io.Writer) error
 	// Verify compares a view with its batch answer. done is false when it goes on behind the answer.
 	Verify func(ctx context.Context, name string, wait time.Duration) (answer any, done bool, err error)
+	// Fate is what became of the event at a place, FateByID of the one with an id.
+	Fate     func(ctx context.Context, stream string, partition int32, offset int64) (any, error)
+	FateByID func(ctx context.Context, stream, id string) (any, error)
 	// Verified is how the last comparison of a view ended; done is false while one runs.
 	Verified func(name string) (answer any, done bool, err error)
 	// Stopping is closed when the server stops; waits end then.
@@ -144,6 +147,10 @@ func Mount(r fiber.Router, d Deps) {
 	}
 	if d.Verify != nil {
 		v1.Post("/views/:name/verify", e.verifyView)
+	}
+	if d.Fate != nil {
+		v1.Get("/streams/:name/events/:partition/:offset/fate", e.fateAt)
+		v1.Get("/streams/:name/fate", e.fateByID)
 	}
 	if d.Verified != nil {
 		v1.Get("/views/:name/verify", e.verifiedView)

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+type fateAnswer struct {
+	Fate              string
+	Partition, Offset *int
+	Reason            string
+	Views             []struct {
+		View, Outcome string
+		Windows       []struct {
+			Window_start, Window_end time.Time
+			Outcome                  string
+			Watermark                *time.Time
+		}
+	}
+}
+
+// sentEvent is an event with the fate that its sender expects.
+type sentEvent struct {
+	id, body  string
+	kind      int
+	duplicate int // number of the event that it repeats
+	offset    int
+	hops      string // outcome in the view hops, with its windows
+}
+
+const (
+	onTime = iota
+	lateCorrected
+	partlyLate
+	lateDropped
+	duplicateOf
+	badTime
+	badType
+	filteredOut
+	fateKinds
+)
+
+// hopOutcome says by the rules alone what a hop of 3 minutes every minute with an allowed lateness of
+// one minute does with an event (L2).
+func hopOutcome(at, watermark int64, passes bool) string {
+	if !passes {
+		return "filtered []"
+	}
+	outcome, windows := "refused", []string{}
+	for start := at/60*60 - 120; start <= at; start += 60 {
+		what := "counted"
+		switch end := start + 180; {
+		case watermark >= end+60:
+			what = "refused"
+		case watermark >= end:
+			what = "corrected"
+		}
+		if what != "refused" {
+			outcome = "counted"
+		}
+		windows = append(windows, fmt.Sprintf("%d-%d %s at %d", start, start+180, what, watermark))
+	}
+	return fmt.Sprint(outcome, " ", windows)
+}
+
+// P5, L2, L5, W2
+func TestEveryEventHasOneFate(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.must("PUT", "/v1/streams/orders", `{"time_field":"ts","id_field":"id","max_out_of_orderness":"0s","columns":{"id":"VARCHAR","ts":"TIMESTAMP","amount":"BIGINT"}}`, nil)
+	s.must("PUT", "/v1/views/hops", `{"sql":"SELECT window_start, count(*) AS n FROM hop(orders, ts, INTERVAL '1 minute', INTERVAL '3 minutes') WHERE amount > 0 GROUP BY ALL","allowed_lateness":"1m"}`, nil)
+	s.must("PUT", "/v1/views/total", `{"sql":"SELECT count(*) AS n FROM orders"}`, nil)
+
+	random := rand.New(rand.NewPCG(1, 2))
+	head := time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC).Unix()
+	watermark, next := head, 0
+	var sent []sentEvent
+	say := func(e sentEvent, ts string, amount string) {
+		e.body = fmt.Sprintf(`{"id":%q,"ts":%q,"amount":%s}`, e.id, ts, amount)
+		sent = append(sent, e)
+	}
+	instant := func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
+	appended := []int{}
+	for i := range 1000 {
+		e := sentEvent{id: fmt.Sprint("o-", i), kind: i % fateKinds, duplicate: -1, offset: next}
+		if i == 0 {
+			e.kind = onTime
+		}
+		at, amount := head, "5"
+		switch e.kind {
+		case onTime:
+			head += int64(random.IntN(40))
+			at = head
+		case lateCorrected: // its first window ended less than a minute ago, or its last ones are open
+			at = watermark - 120 - int64(random.IntN(60))
+		case partlyLate:
+			at = watermark - 185 - int64(random.IntN(30))
+		case lateDropped:
+			at = watermark - 300 - int64(random.IntN(600))
+		case filteredOut:
+			amount = "0"
+		case duplicateOf:
+			e.duplicate = appended[random.IntN(len(appended))]
+			e.id = sent[e.duplicate].id
+			say(e, instant(at), amount)
+			continue
+		case badTime:
+			say(e, "yesterday", amount)
+			continue
+		case badType:
+			say(e, instant(at), `"many"`)
+			continue
+		}
+		if i == 0 {
+			e.hops = "counted" // there is no watermark yet
+		} else {
+			e.hops = hopOutcome(at, watermark, amount != "0")
+		}
+		watermark = max(watermark, at)
+		appended = append(appended, i)
+		next++
+		say(e, instant(at), amount)
+	}
+	for from := 0; from < len(sent); from += 50 {
+		var body bytes.Buffer
+		for _, e := range sent[from:min(from+50, len(sent))] {
+			body.WriteString(e.body + "\n")
+		}
+		status, text := s.tryPost("/v1/streams/orders/events", body.String())
+		var answer struct {
+			Errors []struct {
+				Index       int
+				Code        string
+				DuplicateOf *struct{ Partition, Offset int } `json:"duplicate_of"`
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &answer); err != nil || status != 200 {
+			t.Fatalf("%d %s: %v", status, text, err)
+		}
+		for _, e := range answer.Errors {
+			of := sent[from+e.Index]
+			if (e.Code == "duplicate") != (of.kind == duplicateOf) {
+				t.Errorf("event %d: %s", from+e.Index, e.Code)
+			}
+			if e.DuplicateOf != nil && e.DuplicateOf.Offset != sent[of.duplicate].offset {
+				t.Errorf("event %d is a duplicate of offset %d, not %d", from+e.Index, e.DuplicateOf.Offset, sent[of.duplicate].offset)
+			}
+		}
+	}
+	s.settle("hops")
+	s.settle("total")
+	kinds := map[string]int{}
+	for i, e := range sent {
+		var byID fateAnswer
+		s.must("GET", "/v1/streams/orders/fate?id="+e.id, "", &byID)
+		want := e
+		if e.kind == duplicateOf {
+			want = sent[e.duplicate]
+		}
+		switch e.kind {
+		case badTime, badType:
+			if byID.Fate != "dead_letter" || byID.Reason == "" || len(byID.Views) != 0 {
+				t.Errorf("event %d: %+v", i, byID)
+			}
+			kinds["dead_letter"]++
+			continue
+		}
+		if byID.Fate != "appended" || *byID.Offset != want.offset || len(byID.Views) != 2 {
+			t.Fatalf("event %d, offset %d: %+v", i, want.offset, byID)
+		}
+		var at fateAnswer
+		s.must("GET", fmt.Sprintf("/v1/streams/orders/events/0/%d/fate", want.offset), "", &at)
+		a, _ := json.Marshal(at)
+		b, _ := json.Marshal(byID)
+		if !bytes.Equal(a, b) {
+			t.Errorf("event %d: by place %s, by id %s", i, a, b)
+		}
+		hops, total := at.Views[0], at.Views[1]
+		if total.Outcome != "counted" || len(total.Windows) != 0 {
+			t.Errorf("event %d in total: %+v", i, total)
+		}
+		got := hops.Outcome
+		if want.hops != "counted" {
+			list := []string{}
+			for _, w := range hops.Windows {
+				list = append(list, fmt.Sprintf("%d-%d %s at %d", w.Window_start.Unix(), w.Window_end.Unix(), w.Outcome, w.Watermark.Unix()))
+			}
+			got = fmt.Sprint(got, " ", list)
+		}
+		if got != want.hops {
+			t.Errorf("event %d (%s)\ngot  %s\nwant %s", i, e.body, got, want.hops)
+		}
+		kinds[hops.Outcome]++
+	}
+	for _, k := range []string{"counted", "filtered", "refused", "dead_letter"} {
+		if kinds[k] < 50 {
+			t.Errorf("%d events are %s", kinds[k], k)
+		}
+	}
+	var none fateAnswer
+	s.must("GET", "/v1/streams/orders/fate?id=nobody", "", &none)
+	if none.Fate != "unknown" || none.Reason == "" {
+		t.Errorf("an id that was never sent: %+v", none)
+	}
+	if status, text := s.call("GET", fmt.Sprintf("/v1/streams/orders/events/0/%d/fate", next), ""); status != 200 || !bytes.Contains(text, []byte(`"unknown"`)) {
+		t.Errorf("behind the end: %d %s", status, text)
+	}
+}

@@ -1,0 +1,62 @@
+package api
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"tidemark/storage/catalog"
+	"tidemark/storage/problem"
+)
+
+// fateWait bounds the replay behind an answer.
+const fateWait = 30 * time.Second
+
+// fateAt is GET /v1/streams/{name}/events/{partition}/{offset}/fate: what became of an event.
+func (e *endpoints) fateAt(c *fiber.Ctx) error {
+	if err := allow(c); err != nil {
+		return err
+	}
+	n, err := name(c, catalog.Stream)
+	if err != nil {
+		return err
+	}
+	p, err := strconv.ParseUint(c.Params("partition"), 10, 31)
+	if err != nil {
+		return badParameter("partition", c.Params("partition"), "partitions are numbered from 0")
+	}
+	o, err := strconv.ParseUint(c.Params("offset"), 10, 63)
+	if err != nil {
+		return badParameter("offset", c.Params("offset"), "offsets are numbered from 0")
+	}
+	ctx, cancel := e.waiting(c, fateWait)
+	defer cancel()
+	answer, err := e.Fate(ctx, n, int32(p), int64(o))
+	if err != nil {
+		return err
+	}
+	return c.JSON(answer)
+}
+
+// fateByID is GET /v1/streams/{name}/fate?id=.
+func (e *endpoints) fateByID(c *fiber.Ctx) error {
+	if err := allow(c, "id"); err != nil {
+		return err
+	}
+	n, err := name(c, catalog.Stream)
+	if err != nil {
+		return err
+	}
+	id := c.Query("id")
+	if id == "" {
+		return problem.New(400, "bad_parameter", "id is missing").WithHint("ask with ?id= and the event's id, or by place: /v1/streams/%s/events/{partition}/{offset}/fate", n)
+	}
+	ctx, cancel := e.waiting(c, fateWait)
+	defer cancel()
+	answer, err := e.FateByID(ctx, n, id)
+	if err != nil {
+		return err
+	}
+	return c.JSON(answer)
+}
