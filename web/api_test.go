@@ -45,7 +45,7 @@ func TestStreamLivesAndTellsWhereItStands(t *testing.T) {
 	t.Parallel()
 	s := serve(t, web.Options{API: fakeDeps(t)})
 	m := s.json("GET", "/v1/streams/shop", "", 200)
-	if diff := cmp.Diff(map[string]any{"accepted": 5.0, "duplicates": 0.0, "dead_letters": 0.0}, m["counts"]); diff != "" {
+	if diff := cmp.Diff(map[string]any{"accepted": 5.0, "duplicates": 0.0, "dead_letters": 0.0, "refused": 0.0, "received": 5.0}, m["counts"]); diff != "" {
 		t.Error(diff)
 	}
 	p := m["partitions"].([]any)
