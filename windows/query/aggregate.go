@@ -338,7 +338,7 @@ func aggregateProblem(err error, e *call) *problem.Problem {
 		return unsupported(e.at, "the aggregate %s isn't supported in a view", e.name).
 			WithHint("the aggregates are %s", strings.Join(agg.Names(), ", "))
 	}
-	return problem.New(422, "type_mismatch", "%v", err).At(e.at)
+	return problem.New(422, "type_mismatch", "%v", err).At(e.at).WithHint("convert its argument with a cast, as in value::DOUBLE")
 }
 
 // hasAggregate reports whether an aggregate stands in an expression.

@@ -183,7 +183,7 @@ func typeProblem(err error, e sqlExpr) *problem.Problem {
 	}
 	var unknown *expr.Unknown
 	if errors.As(err, &unknown) {
-		return unsupported(at, "%v", err)
+		return unsupported(at, "%v", err).WithHint("docs/sql.md lists the functions that a view can call; events can carry what another function would give")
 	}
 	return problem.New(422, "type_mismatch", "%v", err).At(at).WithHint("convert a part of it with a cast, as in value::DOUBLE")
 }

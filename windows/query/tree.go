@@ -36,6 +36,9 @@ func boundary(err *error) {
 	switch r := recover().(type) {
 	case nil:
 	case refusal:
+		if r.Problem.Hint == "" { // every refusal ends in a next step
+			r.Problem.Hint = "what the SQL of a view can say, and which functions it has, stands in docs/sql.md"
+		}
 		*err = r.Problem
 	default:
 		panic(r)
@@ -92,7 +95,8 @@ func parse(parser ParseSQL, sql string) (statement object) {
 		if len(list) > 1 {
 			at = max(0, leftmost(list[1]))
 		}
-		refuse(problem.New(422, "bad_sql", "the text holds %d statements; it must be exactly one SELECT", len(list)).At(at))
+		refuse(problem.New(422, "bad_sql", "the text holds %d statements; it must be exactly one SELECT", len(list)).At(at).
+			WithHint("make a view of each"))
 	}
 	statement, ok := list[0].(object)
 	if !ok {

@@ -51,7 +51,8 @@ func unionAll(parts []*relation, at int) *relation {
 	for _, p := range parts[1:] {
 		cols := visible(p)
 		if len(cols) != len(first) {
-			refuse(problem.New(422, "bad_sql", "the parts of a UNION have %d and %d columns", len(first), len(cols)).At(max(0, at)))
+			refuse(problem.New(422, "bad_sql", "the parts of a UNION have %d and %d columns", len(first), len(cols)).At(max(0, at)).
+				WithHint("select as many columns in each; NULL stands for one that a part has not"))
 		}
 		for i, c := range cols {
 			t, ok := expr.Unify(types[i], p.cols[c].typ)
