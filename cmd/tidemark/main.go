@@ -19,17 +19,19 @@ import (
 
 // cli is the command line; every command is a field.
 type cli struct {
-	Serve  serveCmd  `cmd:"" help:"Run the server. Everything it keeps is under --data."`
-	Demo   demoCmd   `cmd:"" help:"Run the server with a shop that sends events, views, dashboards and alerts."`
-	Send   sendCmd   `cmd:"" help:"Post a file of events (NDJSON, JSON or CSV) to a stream."`
-	Query  queryCmd  `cmd:"" help:"Ask history and views with SQL."`
-	Tail   tailCmd   `cmd:"" help:"Follow a stream, view or alert."`
-	Apply  applyCmd  `cmd:"" help:"Declare streams, views, alerts and dashboards from a YAML file."`
-	Dead   deadCmd   `cmd:"" name:"dead-letters" help:"List, replay and delete what could not be used."`
-	Key    keyCmd    `cmd:"" help:"Make, list and delete API keys."`
-	Bench  benchCmd  `cmd:"" help:"Load generator and benchmarks."`
-	Check  checkCmd  `cmd:"" help:"Verify every checksum in a data directory."`
-	Health healthCmd `cmd:"" name:"healthcheck" help:"Ask a server whether it is ready; exit code 0 if so."`
+	Serve   serveCmd   `cmd:"" help:"Run the server. Everything it keeps is under --data."`
+	Demo    demoCmd    `cmd:"" help:"Run the server with a shop that sends events, views, dashboards and alerts."`
+	Send    sendCmd    `cmd:"" help:"Post a file of events (NDJSON, JSON or CSV) to a stream."`
+	Query   queryCmd   `cmd:"" help:"Ask history and views with SQL."`
+	Tail    tailCmd    `cmd:"" help:"Follow a stream, view or alert."`
+	Apply   applyCmd   `cmd:"" help:"Declare streams, views, alerts and dashboards from a YAML file."`
+	Dead    deadCmd    `cmd:"" name:"dead-letters" help:"List, replay and delete what could not be used."`
+	Key     keyCmd     `cmd:"" help:"Make, list and delete API keys."`
+	Bench   benchCmd   `cmd:"" help:"Load generator and benchmarks."`
+	Backup  backupCmd  `cmd:"" help:"Copy a running server's data."`
+	Restore restoreCmd `cmd:"" help:"Make a data directory of a backup."`
+	Check   checkCmd   `cmd:"" help:"Verify every checksum in a data directory."`
+	Health  healthCmd  `cmd:"" name:"healthcheck" help:"Ask a server whether it is ready; exit code 0 if so."`
 
 	Version kong.VersionFlag `help:"Print the version."`
 }
