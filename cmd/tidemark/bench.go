@@ -25,7 +25,8 @@ import (
 // benchCmd holds the benchmarks. Each prints a ratio of two figures that were measured in the same
 // run on the same machine; the absolute figures beside it are for orientation only.
 type benchCmd struct {
-	Ingest benchIngestCmd `cmd:"" help:"Durable ingest over HTTP against bare synced writes of the same bytes."`
+	Ingest  benchIngestCmd  `cmd:"" help:"Durable ingest over HTTP against bare synced writes of the same bytes."`
+	Nexmark benchNexmarkCmd `cmd:"" help:"The queries of the Nexmark workload as views over one log."`
 }
 
 type benchIngestCmd struct {
