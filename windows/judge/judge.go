@@ -69,6 +69,17 @@ type Function struct {
 	Quiet           bool
 }
 
+// Functions are the options of the window functions that belong to views beneath a plan.
+func Functions(plan *query.Plan) map[int]Function {
+	out := map[int]Function{}
+	for _, b := range plan.Beneath {
+		for i := range b.Functions {
+			out[b.First+i] = Function{AllowedLateness: b.AllowedLateness, Quiet: true}
+		}
+	}
+	return out
+}
+
 // lateness is the allowed lateness of a function.
 func (j *Judge) lateness(a *query.Assign) windows.Micros {
 	if f, ok := j.cfg.Functions[a.Number]; ok {
@@ -255,8 +266,8 @@ func (j *Judge) judge(b *stream.Batch, i int, ev Event) Outcome {
 	var f, told fate // told: as late_<view> tells it
 	for _, a := range j.assigns {
 		in := one.made[a.In]
-		if in == nil {
-			continue // not of this stream, or behind state
+		if in == nil || a.Stacked() {
+			continue // not of this stream, behind state, or judged by the windows beneath
 		}
 		for k := range in.Len {
 			var o fate

@@ -16,6 +16,9 @@
 //	Q3  The columns of the row key (C1) are in the root's columns, selected or not.
 //	Q4  A window function's time is the stream's own time (W9), whatever it is called on its way.
 //	Q5  [Batch] and [Compile] take the same text and mean the same rows.
+//	Q6  A view that is read is a part of the plan, with its own options, not a stream of changes: so
+//	    a plan reads streams alone and what it gives is a function of the log. What is read twice,
+//	    view or CTE, is one operator.
 //
 // The package reads no clock, opens nothing and is safe for concurrent use; the expressions inside
 // a plan belong to one goroutine.

@@ -235,6 +235,34 @@ func NewAssign(in Node, kind windows.Kind, timeCol int, size, slide windows.Inte
 	return n
 }
 
+// Stacked reports whether the function's time is a bound of a window beneath it: then nothing is
+// late for it, because lateness is judged where events enter (V1).
+func (n *Assign) Stacked() bool { return isBound(n.In, n.TimeCol) }
+
+// isBound reports whether a column of a node is a window's bound, passed on unchanged.
+func isBound(n Node, col int) bool {
+	switch n := n.(type) {
+	case *Assign:
+		return col >= len(n.In.Fields()) || isBound(n.In, col)
+	case *Project:
+		c := n.Exprs[col].ColumnNumber()
+		return c >= 0 && isBound(n.In, c)
+	case *Aggregate:
+		return col < len(n.Keys) && isBound(n.In, n.Keys[col])
+	case *Union:
+		for _, in := range n.Ins {
+			if !isBound(in, col) {
+				return false
+			}
+		}
+		return true
+	case *Filter, *FinalOnly, *TopN, *Over:
+		in := n.Inputs()[0]
+		return col < len(in.Fields()) && isBound(in, col)
+	}
+	return false
+}
+
 // NewProject returns a projection; names name the expressions one by one.
 func NewProject(in Node, exprs []*expr.Expr, names []string) *Project {
 	n := &Project{In: in, Exprs: exprs, Names: names}

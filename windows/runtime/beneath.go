@@ -15,19 +15,6 @@ import (
 	"tidemark/windows/query"
 )
 
-// # Views on views
-//
-// A view that reads a view holds that one's definition, as it was when the SQL was bound, and
-// computes it as a part of its own plan. What could be read instead is the inner view's change
-// stream. That would save computing it twice, and would cost what holds a view together: its rows
-// would depend on two folds and on where the epochs of both end, its offsets and watermark would
-// be another worker's, a rebuild would need changes that retention has taken, and whether a row was
-// final before a correction came would be a matter of timing. As it is, a view on views is a fold of
-// the log like any other.
-//
-// An edit of the inner view is so an edit of all that read it: each is built anew under its next
-// version. What the inner view's rows do not depend on, such as its throttle, changes nothing.
-
 // boundView is a view as it was when the SQL of another was bound that reads it: all that its rows
 // depend on.
 type boundView struct {

@@ -43,6 +43,22 @@
 // alert does not fire for rows that were there at the switch. A rebuild goes the same way, with the same definition; it keeps the
 // version that users see, and its late events and row errors are those that there were.
 //
+// # Views on views
+//
+// A view that reads a view does not read its change stream: it holds that one's definition, as it
+// was when the SQL was bound, and computes it as a part of its own plan, with its own options. The
+// change stream would save computing the inner view twice, and would cost what holds a view
+// together: its rows would depend on two folds and on where the epochs of both end; its offsets
+// and watermark would be another worker's; a rebuild would need changes that retention has taken;
+// and whether a row was final before its correction came would be a matter of timing. As it is, a
+// view on views is a fold of the log like any other: lateness is judged once, where events enter,
+// revisions come again with every rebuild, and the batch answer is the same SQL with the inner
+// view's as a subquery.
+//
+//	R7  What a view's rows depend on stands in its own document: its streams and all views beneath.
+//	R8  An edit that changes the inner view's rows makes all that read it anew, each under its next
+//	    version; where one of them could not go on it is refused. What others read is not deleted.
+//
 // # Sinks
 //
 // A [Sink] takes the events of the streams and the changes of the views, in batches, each with the

@@ -109,9 +109,16 @@ func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runti
 			outside[judge.Event{Stream: p.id(e.Stream), Place: e.Place}] = internalCode
 		}
 	}
+	functions := map[int]judge.Function{} // of views beneath
+	for _, b := range plan.Beneath {
+		for i := range b.Functions {
+			functions[b.First+i] = judge.Function{AllowedLateness: b.AllowedLateness, Quiet: true}
+		}
+	}
 	p.judge = judge.New(plan, judge.Config{
+		Functions:       functions,
 		AllowedLateness: proof.AllowedLateness, Streams: proof.Streams, EventsFrom: proof.EventsFrom, WindowsFrom: proof.EventsFrom,
-		StartAt: proof.StartAt, Outside: outside, Tell: p.tell,
+		StartAt: proof.StartAt, Outside: outside, Functions: judge.Functions(plan), Tell: p.tell,
 	})
 	return p
 }
@@ -349,7 +356,7 @@ func (p *prover) left(number int, a *query.Assign, ctes bool) (query.Left, error
 	if from := p.judge.WindowsFrom(); from != nil {
 		output = append(output, fmt.Sprintf("window_start >= make_timestamp(%d)", *from))
 	}
-	if p.proof.Definition.Emit == runtime.EmitFinal && !p.plan.PassThrough {
+	if p.finalOnly(number) {
 		wm := p.judge.Watermark()
 		switch {
 		case wm == windows.NoWatermark:
@@ -362,6 +369,17 @@ func (p *prover) left(number int, a *query.Assign, ctes bool) (query.Left, error
 	}
 	l.Output = strings.Join(output, " AND ")
 	return l, nil
+}
+
+// finalOnly reports whether only final windows of a function count: those of an emit: final view,
+// or of one beneath.
+func (p *prover) finalOnly(number int) bool {
+	for _, b := range p.plan.Beneath {
+		if b.EmitFinal && b.First <= number && number < b.First+b.Functions {
+			return true
+		}
+	}
+	return p.proof.Definition.Emit == runtime.EmitFinal && !p.plan.PassThrough
 }
 
 // besides compares what the view says of the events that it left out.
