@@ -9,6 +9,7 @@ import (
 
 	"tidemark/stream"
 	"tidemark/windows/judge"
+	"tidemark/windows/query"
 	"tidemark/windows/runtime"
 )
 
@@ -24,6 +25,7 @@ const (
 type replay struct {
 	mu     sync.Mutex
 	proof  *runtime.Proof
+	plan   *query.Plan
 	log    stream.Log
 	ids    []stream.ID
 	points []point // by sequence, the first at 0
@@ -53,13 +55,13 @@ func newReplay(proof *runtime.Proof, log stream.Log, panics map[stream.ID]map[st
 			outside[judge.Event{Stream: id, Place: at}] = said
 		}
 	}
-	r := &replay{proof: proof, log: log}
+	r := &replay{proof: proof, plan: plan, log: log}
 	for _, s := range proof.Sources {
 		r.ids = append(r.ids, s.ID)
 	}
 	r.points = []point{{0, judge.New(plan, judge.Config{
 		AllowedLateness: proof.AllowedLateness, Streams: proof.Streams, EventsFrom: proof.EventsFrom, WindowsFrom: proof.EventsFrom,
-		StartAt: proof.StartAt, Outside: outside,
+		StartAt: proof.StartAt, Outside: outside, Functions: judge.Functions(plan),
 	})}}
 	return r, nil
 }

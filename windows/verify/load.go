@@ -109,14 +109,7 @@ func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runti
 			outside[judge.Event{Stream: p.id(e.Stream), Place: e.Place}] = internalCode
 		}
 	}
-	functions := map[int]judge.Function{} // of views beneath
-	for _, b := range plan.Beneath {
-		for i := range b.Functions {
-			functions[b.First+i] = judge.Function{AllowedLateness: b.AllowedLateness, Quiet: true}
-		}
-	}
 	p.judge = judge.New(plan, judge.Config{
-		Functions:       functions,
 		AllowedLateness: proof.AllowedLateness, Streams: proof.Streams, EventsFrom: proof.EventsFrom, WindowsFrom: proof.EventsFrom,
 		StartAt: proof.StartAt, Outside: outside, Functions: judge.Functions(plan), Tell: p.tell,
 	})
