@@ -170,7 +170,9 @@ func (w *world) judged(log []stream.Entry) *judge.Judge {
 	return j
 }
 
-func refuses(v judge.Verdict) bool { return v.Dropped+v.Partial > 0 || len(v.Events) > 0 || len(v.Pairs) > 0 }
+func refuses(v judge.Verdict) bool {
+	return v.Dropped+v.Partial > 0 || len(v.Events) > 0 || len(v.Pairs) > 0
+}
 
 // partitioned runs the events in 1, 3 and 8 partitions where the answer can't depend on that:
 // nothing is refused, and no function follows the order of the log.

@@ -152,7 +152,7 @@ func (s *script) run(text string) {
 		rest = strings.TrimSpace(rest)
 		if word == "view" || word == "send" {
 			if word == "view" {
-				options, sql, _ := strings.Cut(rest, ":")
+				options, sql, _ := strings.Cut(rest+" ", ": ")
 				s.view(options, strings.TrimSpace(sql+"\n"+strings.Join(lines[n+1:end], "\n")))
 			} else {
 				s.step(stream.Entry{Batch: s.batch(strings.TrimSpace(rest + " " + strings.Join(lines[n+1:end], " ")))})
