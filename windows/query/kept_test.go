@@ -195,6 +195,8 @@ func shop() relations {
 			"at", "BIGINT", "window_start", "TIMESTAMP", "Price", "DECIMAL(10,2)", "group", "VARCHAR")},
 		"revenue": {Name: "revenue", Kind: "view", Fields: fields("window_start", "TIMESTAMP", "country", "VARCHAR", "revenue", "DOUBLE")},
 	}
+	r["bid"] = Relation{Name: "bid", Kind: "stream", ID: 11, TimeField: "date_time", Fields: fields(
+		"auction", "BIGINT", "bidder", "BIGINT", "price", "BIGINT", "channel", "VARCHAR", "url", "VARCHAR", "date_time", "TIMESTAMP", "extra", "VARCHAR")}
 	view := func(name, kind, sql string, v View, list ...string) {
 		v.SQL, v.Within, v.AllowedLateness = sql, maps.Clone(r), 3_600_000_000
 		r[name] = Relation{Name: name, Kind: kind, Fields: fields(list...), View: &v}
