@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
+	"slices"
 	"testing"
 	"time"
 )
@@ -208,5 +210,67 @@ func TestEveryEventHasOneFate(t *testing.T) {
 	}
 	if status, text := s.call("GET", fmt.Sprintf("/v1/streams/orders/events/0/%d/fate", next), ""); status != 200 || !bytes.Contains(text, []byte(`"unknown"`)) {
 		t.Errorf("behind the end: %d %s", status, text)
+	}
+}
+
+// C3, C4, C5
+func TestLedgerTellsARowsLifeWithTheEventsBehindCorrections(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.must("PUT", "/v1/streams/orders", `{"time_field":"ts","max_out_of_orderness":"0s","columns":{"ts":"TIMESTAMP","city":"VARCHAR","amount":"BIGINT"}}`, nil)
+	s.must("PUT", "/v1/views/sums", `{"sql":"SELECT window_start, upper(city) AS town, sum(amount) AS total FROM tumble(orders, ts, INTERVAL '1 minute') GROUP BY ALL","throttle":"0s"}`, nil)
+	post := func(events ...string) {
+		t.Helper()
+		for _, e := range events {
+			s.must("POST", "/v1/streams/orders/events", e, nil)
+			s.settle("sums")
+		}
+	}
+	post(`{"ts":"2024-01-01T12:00:10Z","city":"Rome","amount":1}`,
+		`{"ts":"2024-01-01T12:01:10Z","city":"Rome","amount":2}`,
+		`[{"ts":"2024-01-01T12:00:20Z","city":"Oslo","amount":4},{"ts":"2024-01-01T12:00:30Z","city":"rome","amount":8},{"ts":"2024-01-01T12:01:30Z","city":"Rome","amount":16}]`)
+	type change struct {
+		Op, Status, Position string
+		Revision             int
+		Row                  struct{ Total json.Number }
+		Evidence             map[string][][2]int
+		As_of                struct{ Watermark string }
+	}
+	var ledger struct {
+		Items []change
+		Next  *string
+	}
+	at := "/v1/views/sums/rows/history?key=" + url.QueryEscape(`{"window_start":"2024-01-01T12:00:00Z","town":"ROME"}`)
+	s.must("GET", at, "", &ledger)
+	got := []string{}
+	for _, c := range ledger.Items {
+		got = append(got, fmt.Sprint(c.Op, c.Row.Total, " ", c.Status, " ", c.Revision, " ", c.Evidence["orders"]))
+		if c.Position == "" {
+			t.Errorf("%+v has no position", c)
+		}
+	}
+	want := []string{"+1 provisional 0 []", "-1  0 []", "+1 final 1 []", "-1 corrected 2 []", "+9 corrected 2 [[0 3]]"}
+	if !slices.Equal(got, want) || ledger.Next != nil {
+		t.Errorf("got  %q\nwant %q, next %v", got, want, ledger.Next)
+	}
+	// Page by page it is the same.
+	paged, next := 0, ""
+	for range 10 {
+		var page struct {
+			Items []change
+			Next  *string
+		}
+		s.must("GET", at+"&limit=1&cursor="+next, "", &page)
+		paged += len(page.Items)
+		if page.Next == nil {
+			break
+		}
+		next = *page.Next
+	}
+	if paged != len(want) {
+		t.Errorf("%d changes page by page, not %d", paged, len(want))
+	}
+	if status, text := s.call("GET", "/v1/views/sums/rows/history?key="+url.QueryEscape(`{"nothing":1}`), ""); status != 400 || !bytes.Contains(text, []byte("window_start")) {
+		t.Errorf("a column that is not there: %d %s", status, text)
 	}
 }

@@ -111,6 +111,8 @@ type Deps struct {
 	// Fate is what became of the event at a place, FateByID of the one with an id.
 	Fate     func(ctx context.Context, stream string, partition int32, offset int64) (any, error)
 	FateByID func(ctx context.Context, stream, id string) (any, error)
+	// RowHistory is the changes of the rows with a key, a JSON object, behind a cursor.
+	RowHistory func(ctx context.Context, view, key, cursor string, limit int) (any, error)
 	// Verified is how the last comparison of a view ended; done is false while one runs.
 	Verified func(name string) (answer any, done bool, err error)
 	// Stopping is closed when the server stops; waits end then.
@@ -151,6 +153,9 @@ func Mount(r fiber.Router, d Deps) {
 	if d.Fate != nil {
 		v1.Get("/streams/:name/events/:partition/:offset/fate", e.fateAt)
 		v1.Get("/streams/:name/fate", e.fateByID)
+	}
+	if d.RowHistory != nil {
+		v1.Get("/views/:name/rows/history", e.rowHistory)
 	}
 	if d.Verified != nil {
 		v1.Get("/views/:name/verify", e.verifiedView)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -12,6 +13,9 @@ import (
 
 // fateWait bounds the replay behind an answer.
 const fateWait = 30 * time.Second
+
+// maxHistory is how many changes of a row one answer holds at most, but for the rest of an epoch.
+const maxHistory = 10_000
 
 // fateAt is GET /v1/streams/{name}/events/{partition}/{offset}/fate: what became of an event.
 func (e *endpoints) fateAt(c *fiber.Ctx) error {
@@ -54,7 +58,29 @@ func (e *endpoints) fateByID(c *fiber.Ctx) error {
 	}
 	ctx, cancel := e.waiting(c, fateWait)
 	defer cancel()
-	answer, err := e.FateByID(ctx, n, id)
+	answer, err := e.FateByID(ctx, n, strings.Clone(id))
+	if err != nil {
+		return err
+	}
+	return c.JSON(answer)
+}
+
+// rowHistory is GET /v1/views/{name}/rows/history?key=: the changes of one row, oldest first.
+func (e *endpoints) rowHistory(c *fiber.Ctx) error {
+	if err := allow(c, "key", "limit", "cursor"); err != nil {
+		return err
+	}
+	n, err := name(c, catalog.View)
+	if err != nil {
+		return err
+	}
+	limit, err := whole(c, "limit", defaultRows, 1, maxHistory)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := e.waiting(c, fateWait)
+	defer cancel()
+	answer, err := e.RowHistory(ctx, n, strings.Clone(c.Query("key")), strings.Clone(c.Query("cursor")), int(limit))
 	if err != nil {
 		return err
 	}

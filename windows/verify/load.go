@@ -23,7 +23,7 @@ type prover struct {
 
 	judge   *judge.Judge
 	assigns map[int]*query.Assign
-	scans   int
+	whole   bool // see onlyThroughIt
 	sources []*source
 	refused *row.Batch // rows of the table of refusals that are not put yet
 	put     func(table int, rows *row.Batch) error
@@ -77,13 +77,11 @@ func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runti
 		assigns: map[int]*query.Assign{}, has: map[int]bool{}, refused: row.NewBatch(refusalFields, 0),
 	}
 	walk(plan.Root, func(n query.Node) {
-		switch n := n.(type) {
-		case *query.Assign:
-			p.assigns[n.Number] = n
-		case *query.Scan:
-			p.scans++
+		if a, ok := n.(*query.Assign); ok {
+			p.assigns[a.Number] = a
 		}
 	})
+	p.whole = onlyThroughIt(plan, len(p.assigns))
 	for _, s := range proof.Sources {
 		rel, _ := proof.Catalog.Relation(s.Name)
 		src := &source{ProofSource: s, fields: append(append([]row.Field{}, rel.Fields...), pseudoFields...), read: make([]bool, len(rel.Fields))}
@@ -228,8 +226,27 @@ func (p *prover) flush(table int, rows **row.Batch, fields []row.Field) error {
 	return err
 }
 
-// whole reports whether what a function refuses can be left out of the stream's table itself.
-func (p *prover) whole() bool { return len(p.assigns) == 1 && p.scans == 1 }
+// onlyThroughIt reports whether a plan has one window function, and reads its streams through it
+// alone: then what the function refuses can be left out of the stream's table itself.
+func onlyThroughIt(plan *query.Plan, assigns int) bool {
+	beside := false
+	seen := map[query.Node]bool{}
+	var visit func(n query.Node)
+	visit = func(n query.Node) {
+		if _, function := n.(*query.Assign); function || seen[n] {
+			return
+		}
+		seen[n] = true
+		if _, scan := n.(*query.Scan); scan {
+			beside = true
+		}
+		for _, in := range n.Inputs() {
+			visit(in)
+		}
+	}
+	visit(plan.Root)
+	return assigns == 1 && !beside
+}
 
 // tell is what the judge says of one event.
 func (p *prover) tell(ev judge.Event, _ judge.Account) {
@@ -240,12 +257,12 @@ func (p *prover) tell(ev judge.Event, _ judge.Account) {
 		switch assign.Kind {
 		case windows.Session, windows.Slide:
 			if list := v.Events[number]; len(list) > 0 && list[len(list)-1] == ev {
-				p.leaveOut(number, ev, 0, p.whole())
+				p.leaveOut(number, ev, 0, p.whole)
 			}
 		default:
 			list := v.Pairs[number]
 			for i := len(list) - 1; i >= 0 && list[i].Event == ev; i-- {
-				p.leaveOut(number, ev, list[i].Start, assign.Kind == windows.Tumble && p.whole())
+				p.leaveOut(number, ev, list[i].Start, assign.Kind == windows.Tumble && p.whole)
 			}
 		}
 	}
@@ -293,7 +310,7 @@ func (s *source) append(b *stream.Batch, kept []int) error {
 	}
 	cols := s.rows.Cols[len(s.read):]
 	for _, i := range kept {
-		for c, x := range []int64{int64(b.Partition), int64(b.Base) + int64(i), int64(b.Sequence), b.Times[i], b.AppendTime} {
+		for c, x := range []int64{int64(b.Partition), int64(b.Offset(i)), int64(b.Sequence), b.Times[i], b.AppendTime} {
 			cols[c].AppendInt64(x)
 		}
 		if b.Keys == nil {
