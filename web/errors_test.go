@@ -108,6 +108,11 @@ var errorCases = []webtest.Case{
 	{Name: "watermark of no view", Method: "GET", Path: "/v1/views/nowhere/watermark", Status: 404, Code: "unknown_view"},
 	{Name: "pause of no view", Method: "POST", Path: "/v1/views/nowhere/pause", Status: 404, Code: "unknown_view"},
 	{Name: "resume of no view", Method: "POST", Path: "/v1/views/nowhere/resume", Status: 404, Code: "unknown_view"},
+	{Name: "fate of an event of no stream", Method: "GET", Path: "/v1/streams/nowhere/events/0/1/fate", Status: 404, Code: "unknown_stream"},
+	{Name: "fate without an id", Method: "GET", Path: "/v1/streams/shop/fate", Status: 400, Code: "bad_parameter", Must: []string{"?id="}},
+	{Name: "fate at no offset", Method: "GET", Path: "/v1/streams/shop/events/0/first/fate", Status: 400, Code: "bad_parameter"},
+	{Name: "history of a row of no view", Method: "GET", Path: "/v1/views/nowhere/rows/history?key={}", Status: 404, Code: "unknown_view"},
+	{Name: "last verification of no view", Method: "GET", Path: "/v1/views/nowhere/verify", Status: 404, Code: "unknown_view"},
 	{Name: "verify of no view", Method: "POST", Path: "/v1/views/nowhere/verify", Status: 404, Code: "unknown_view"},
 	{Name: "a view to delete that is not there", Method: "DELETE", Path: "/v1/views/nowhere", Status: 404, Code: "unknown_view"},
 	{Name: "SQL that can't run", Method: "PUT", Path: "/v1/views/revenue", Body: `{"sql":"SELEC 1"}`, Status: 422, Code: "bad_sql", Must: []string{`"position":0`, `"hint"`}},
@@ -147,6 +152,27 @@ func TestEveryErrorNamesTheNextStep(t *testing.T) {
 	t.Parallel()
 	s := serve(t, web.Options{API: fakeDeps(t)})
 	webtest.Errors(t, "http://"+s.addr, errorCases)
+}
+
+func fakeVerified(name string) (any, bool, error) {
+	_, err := fakeViews{}.find(name)
+	return map[string]any{"result": "equal"}, true, err
+}
+
+func fakeFate(_ context.Context, stream string, _ int32, _ int64) (any, error) {
+	if stream != "shop" {
+		return nil, unknown("stream", stream)
+	}
+	return map[string]any{"fate": "appended"}, nil
+}
+
+func fakeFateByID(ctx context.Context, stream, _ string) (any, error) {
+	return fakeFate(ctx, stream, 0, 0)
+}
+
+func fakeRowHistory(_ context.Context, view, _, _ string, _ int) (any, error) {
+	_, err := fakeViews{}.find(view)
+	return map[string]any{"items": []any{}}, err
 }
 
 // fakeDeps are a real registry and log in memory with the stream "shop", and fakes for the rest.
@@ -192,6 +218,7 @@ func fakeDeps(t *testing.T) api.Deps {
 	return api.Deps{
 		Groups: groups, Streams: reg, Log: log, Views: fakeViews{}, Alerts: fakeAlerts{}, Dashboards: cat,
 		Exists: func(name string) bool { return name == "shop" }, Query: fakeQuery, Verify: fakeVerify,
+		Verified: fakeVerified, Fate: fakeFate, FateByID: fakeFateByID, RowHistory: fakeRowHistory,
 	}
 }
 
