@@ -194,6 +194,9 @@ type Stats struct {
 	Accepted, Duplicates, DeadLetters int64
 	Partitions                        []PartitionStats
 	LastAppend                        Micros // append time of the last event; 0: none yet
+	// DedupeShortened says that ids are remembered for less than the dedupe_window, because they take
+	// too many bytes.
+	DedupeShortened bool
 	// Advance is the largest value that Advance was called with; HasAdvance false when never.
 	Advance    Micros
 	HasAdvance bool

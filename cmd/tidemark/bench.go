@@ -27,6 +27,7 @@ import (
 type benchCmd struct {
 	Ingest  benchIngestCmd  `cmd:"" help:"Durable ingest over HTTP against bare synced writes of the same bytes."`
 	Nexmark benchNexmarkCmd `cmd:"" help:"The queries of the Nexmark workload as views over one log."`
+	Torture benchTortureCmd `cmd:"" help:"Kill a serving process under load, again and again, and count what is lost."`
 }
 
 type benchIngestCmd struct {

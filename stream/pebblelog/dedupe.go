@@ -73,11 +73,33 @@ func (q *sequencer) readIDs(s *streamState) error {
 	return it.Close()
 }
 
+// bytesPerID is about what one id takes on disk.
+const bytesPerID = 50
+
+// shorten moves the first hour whose ids are remembered up when they take more than DedupeMax: then
+// the window is shorter than asked for, which the stream's stats and one line in the log say.
+func (q *sequencer) shorten(s *streamState, first uint32) uint32 {
+	shorter := s.ids.within(int(q.l.o.DedupeMax / bytesPerID))
+	switch {
+	case shorter > first:
+		if !s.stats.DedupeShortened {
+			s.stats.DedupeShortened = true
+			q.l.o.Logger.Warn("the ids of the dedupe_window take more than dedupe_max: the oldest are forgotten early, so an event sent again after that is taken again",
+				"stream", s.settings.Name, "window", s.settings.DedupeWindow, "dedupe_max", q.l.o.DedupeMax)
+		}
+		return shorter
+	case s.stats.DedupeShortened && !s.ids.older(first):
+		s.stats.DedupeShortened = false
+	}
+	return first
+}
+
 // expire lets hours fall that nobody asks for any more: ids of the streams that the commit touches,
 // and kept answers.
 func (q *sequencer) expire(c *commit) {
 	for id, s := range c.touched {
 		first := hourOf(c.at - s.settings.DedupeWindow.Microseconds())
+		first = q.shorten(s, first)
 		if s.ids.older(first) {
 			c.kv.DeleteRange(streamPrefix(kv.IDs, id), idHourKey(id, first))
 			s.ids.forget(first)

@@ -2,6 +2,7 @@ package pebblelog_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -80,4 +81,60 @@ func TestRequestGreaterThanTheQueueIsTakenAlone(t *testing.T) {
 			t.Errorf("a request was split: a batch of %d events", e.Batch.Len)
 		}
 	}
+}
+
+// TestTooManyIDsShortenTheWindow: dedupe_max forgets the oldest hours first, and says so.
+func TestTooManyIDsShortenTheWindow(t *testing.T) {
+	t.Parallel()
+	clock := logtest.NewClock()
+	fs := vfs.NewMem()
+	tight := func(o *pebblelog.Options) { o.DedupeMax = 1000 } // about 20 ids
+	l := mustOpen(t, fs, clock, tight)
+	if err := l.Declare(t.Context(), 1, stream.Settings{Name: "s", Partitions: 1, DedupeWindow: 24 * time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	send := func(hour, n int) (duplicates int) {
+		t.Helper()
+		var events []logtest.Event
+		for i := range n {
+			events = append(events, logtest.Event{ID: fmt.Sprint(hour, "/", i)})
+		}
+		got, err := l.Append(t.Context(), []*stream.Events{logtest.Request(1, events...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(got[0].Duplicates)
+	}
+	shortened := func() bool {
+		t.Helper()
+		s, err := l.Stats(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.DedupeShortened
+	}
+	send(0, 8)
+	clock.Pass(time.Hour)
+	send(1, 8)
+	if shortened() || send(0, 8) != 8 {
+		t.Error("16 ids are too many")
+	}
+	clock.Pass(time.Hour)
+	send(2, 8) // 24: the first hour falls with the next commit
+	send(2, 1)
+	if !shortened() || send(1, 8) != 8 {
+		t.Error("the second hour was forgotten too, or nobody says that the first was")
+	}
+	if send(0, 8) != 0 {
+		t.Error("the first hour is still remembered")
+	}
+	mustClose(t, l)
+	l = mustOpen(t, fs, clock)
+	clock.Pass(48 * time.Hour)
+	send(3, 1)
+	send(3, 2)
+	if shortened() {
+		t.Error("with room again the window is still short")
+	}
+	mustClose(t, l)
 }

@@ -10,6 +10,7 @@ import (
 // About 12 bits a hash; a wrong "maybe" in less than one of a hundred.
 type filter struct {
 	parts []bloom
+	added int
 }
 
 type bloom struct {
@@ -37,6 +38,7 @@ func (f *filter) add(hash [16]byte) {
 	}
 	p := &f.parts[len(f.parts)-1]
 	p.room--
+	f.added++
 	b, bits := p.at(hash)
 	for range probesPerHash {
 		b[bits>>6&7] |= 1 << (bits & 63)
@@ -92,6 +94,17 @@ func (h *hours) maybe(from uint32, hash [16]byte, into []uint32) []uint32 {
 		}
 	}
 	return into
+}
+
+// within is the first hour from which on all hours together hold at most n hashes; the newest hour is
+// always within.
+func (h *hours) within(n int) uint32 {
+	for i := len(h.order) - 1; i >= 0; i-- {
+		if n -= h.byHour[h.order[i]].added; n < 0 {
+			return h.order[min(i+1, len(h.order)-1)]
+		}
+	}
+	return 0
 }
 
 // older reports whether there is an hour before `before`.

@@ -42,6 +42,9 @@ type Options struct {
 	// CompactKeys bounds how many keys one pass of compaction holds in memory, 40 bytes each. Zero
 	// means 512k.
 	CompactKeys int
+	// DedupeMax bounds, about, the bytes of the ids that a stream remembers: beyond it whole hours are
+	// forgotten before their time. The newest hour stays whatever its size. Zero means 1 GiB.
+	DedupeMax int64
 	// Logger takes warnings; nil is slog's default.
 	Logger *slog.Logger
 }
@@ -60,6 +63,9 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.KeepPeriod == 0 {
 		o.KeepPeriod = keeperPeriod
+	}
+	if o.DedupeMax == 0 {
+		o.DedupeMax = 1 << 30
 	}
 	if o.WitnessPeriod == 0 {
 		o.WitnessPeriod = 700 * time.Millisecond
