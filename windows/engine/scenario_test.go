@@ -58,6 +58,7 @@ var asts = map[string]json.RawMessage{}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	keepRandomTestsShort()
 	if text, err := os.ReadFile(astsFile); err == nil {
 		if err := json.Unmarshal(text, &asts); err != nil {
 			panic(err)
@@ -80,6 +81,18 @@ func TestMain(m *testing.M) {
 		saveTrees()
 	}
 	os.Exit(m.Run())
+}
+
+// keepRandomTestsShort sets -rapid.checks unless it is given or TIDEMARK_LONG is set.
+func keepRandomTestsShort() {
+	given := os.Getenv("TIDEMARK_LONG") != ""
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if given {
+		return
+	}
+	if err := flag.Set("rapid.checks", "25"); err != nil {
+		panic(err)
+	}
 }
 
 func scenarioFiles() []string {
