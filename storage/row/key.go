@@ -10,6 +10,7 @@ import (
 // The key encoding, frozen (I4). A value is a header byte and what follows it:
 //
 //	0x00            NULL
+//	0xff            NULL as an element of a LIST or a member of a STRUCT: there SQL has it last
 //	0x80 + n        an integer ≥ 0 in n big-endian bytes, n as small as possible (0 … 16)
 //	0x7f − n        an integer x < 0: the n bytes of ^x, each inverted
 //	0x01            Float64 class: 8 bytes, sign bit flipped (negative: all bits), −0 as 0, NaN as ff…
@@ -20,6 +21,7 @@ import (
 // intervals; it comes back in days and microseconds.
 const (
 	keyNull  = 0x00
+	keyLast  = 0xff // NULL inside a nested value
 	keyValue = 0x01
 	keyZero  = 0x80
 )
@@ -157,7 +159,7 @@ func DecodeKey(t Type, src []byte, out *Vector) (rest []byte, err error) {
 		return nil, errBadKey
 	}
 	h := src[0]
-	if h == keyNull {
+	if h == keyNull || h == keyLast {
 		out.AppendNull()
 		return src[1:], nil
 	}
@@ -294,7 +296,7 @@ func Members(v *Vector, i int) ([]*Vector, error) {
 // EncodeList adds the value of a list of these elements to dst: their keys, one after the other.
 func EncodeList(dst []byte, elems *Vector) []byte {
 	for i, n := 0, elems.Len(); i < n; i++ {
-		dst = AppendKey(dst, elems, i)
+		dst = appendInner(dst, elems, i)
 	}
 	return dst
 }
@@ -302,7 +304,14 @@ func EncodeList(dst []byte, elems *Vector) []byte {
 // EncodeStruct adds the value of a struct whose members are value i of each vector to dst.
 func EncodeStruct(dst []byte, members []*Vector, i int) []byte {
 	for _, m := range members {
-		dst = AppendKey(dst, m, i)
+		dst = appendInner(dst, m, i)
 	}
 	return dst
+}
+
+func appendInner(dst []byte, v *Vector, i int) []byte {
+	if v.IsNull(i) || v.Type.Kind == Null {
+		return append(dst, keyLast)
+	}
+	return AppendKey(dst, v, i)
 }
