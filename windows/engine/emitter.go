@@ -203,6 +203,9 @@ func (m *emitter) put(x int32, cols []*row.Vector, i int, f *frame) {
 		en.next = int32(m.stage.Len)
 		for c, v := range m.stage.Cols {
 			v.AppendFrom(cols[m.visible[c]], i)
+			if n := len(v.F64); n > 0 {
+				v.F64[n-1] += 0 // as the row comes back from the state: −0 is 0
+			}
 		}
 		m.stage.Len++
 	}
