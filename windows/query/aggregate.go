@@ -268,6 +268,9 @@ func (g *grouping) call(b *binder, e *call, s *scope) *expr.Expr {
 // bindCall settles an aggregate's types and puts its arguments into the projection below.
 func (g *grouping) bindCall(b *binder, e *call, s *scope) AggCall {
 	c := AggCall{Filter: -1, Text: textOf(e)}
+	if e.name == "count_if" && (e.filter != nil || e.distinct) { // a macro in DuckDB, where it takes neither
+		refuse(unsupported(e.at, "count_if takes no FILTER and no DISTINCT").WithHint("write count(*) FILTER (WHERE …)"))
+	}
 	below := &scope{rel: g.in, clause: "the aggregate " + e.name}
 	c.Spec = agg.Spec{Name: e.name, Distinct: e.distinct, Retract: g.retract}
 	if e.name == "count_star" {
