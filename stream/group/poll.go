@@ -260,13 +260,13 @@ func (e *edit) deliver(r Poll) ([]Event, error) {
 	left, bytes := r.Max, e.s.o.MaxBytes
 	for i, p := range mine {
 		at := &e.state.parts[p]
-		alone := len(at.replays) > 0 || at.suspected()
+		alone := at.replayReady() || at.suspected()
 		if alone && len(events) > 0 {
 			continue
 		}
 		var got []Event
 		var err error
-		if len(at.replays) > 0 {
+		if at.replayReady() {
 			got, err = e.giveAgain(p, r.AtMostOnce)
 		} else {
 			got, err = e.give(p, e.chunk(p, left), bytes, r.AtMostOnce)

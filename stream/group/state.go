@@ -89,6 +89,10 @@ func (p *partition) attempts(o stream.Offset) int {
 	return max(least, p.fails[o].Attempts)
 }
 
+// replayReady reports whether a dead letter is to be given again now. One that lies at or behind
+// Committed waits until the group has passed it: a commit behind it then says nothing of the log.
+func (p *partition) replayReady() bool { return len(p.replays) > 0 && p.replays[0] < p.Committed }
+
 // suspected reports whether the next event may have killed a member: it comes alone, or with few.
 func (p *partition) suspected() bool {
 	f := p.fails[p.Committed]
