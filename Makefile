@@ -7,6 +7,7 @@
 #   make screenshots
 #   make bench      the benchmarks behind every figure in the docs
 #   make torture    kills a serving binary under load and counts what is lost
+#   make torture-views  the same with ten views, compared with their batch answers each time
 
 SHELL := /bin/bash
 TOOL  := go tool -modfile=.ci/tools.mod
@@ -17,7 +18,7 @@ N     ?=
 DUCKDB  := ./storage/history/... ./windows/scenario/... ./cmd/...
 PURE     = $(shell go list ./... | grep -vE '/storage/history|/windows/scenario|/cmd/')
 
-.PHONY: help build test test-long lint generate screenshots bench torture docker
+.PHONY: help build test test-long lint generate screenshots bench torture torture-views docker
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,6 +51,9 @@ bench: build
 
 torture: build
 	bin/tidemark bench torture
+
+torture-views: build
+	bin/tidemark bench torture-views
 
 docker:
 	docker build -t tidemark .

@@ -27,7 +27,10 @@ import (
 type benchCmd struct {
 	Ingest  benchIngestCmd  `cmd:"" help:"Durable ingest over HTTP against bare synced writes of the same bytes."`
 	Nexmark benchNexmarkCmd `cmd:"" help:"The queries of the Nexmark workload as views over one log."`
+	Windows benchWindowsCmd `cmd:"" help:"What an event costs in hopping windows, by how many overlap."`
 	Torture benchTortureCmd `cmd:"" help:"Kill a serving process under load, again and again, and count what is lost."`
+
+	TortureViews benchTortureViewsCmd `cmd:"" help:"The same under ten views: their rows are compared with the batch answer after each kill."`
 }
 
 type benchIngestCmd struct {
