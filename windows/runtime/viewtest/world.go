@@ -41,7 +41,7 @@ type World struct {
 	Views    *runtime.Service
 	Alerts   *alert.Service
 	Acks     *alert.Acks
-	// Options are those of the service; set before Open, kept over Crash.
+	// Options are those of the service; set before Open, kept over Crash. Parse may be DuckDB's own.
 	Options runtime.Options
 	// Setup is called with each new service before it runs.
 	Setup func(*runtime.Service)
@@ -82,7 +82,10 @@ func (w *World) open() {
 	w.Registry, err = stream.OpenRegistry(w.Catalog, w.Log)
 	w.must(err)
 	o := w.Options
-	o.KV, o.Log, o.Registry, o.Catalog, o.Parse, o.Logger = w.KV, w.Log, w.Registry, w.Catalog, Parse, quiet
+	o.KV, o.Log, o.Registry, o.Catalog, o.Logger = w.KV, w.Log, w.Registry, w.Catalog, quiet
+	if o.Parse == nil {
+		o.Parse = Parse
+	}
 	w.Views, err = runtime.Open(o)
 	w.must(err)
 	w.Alerts = alert.New(w.Views, w.KV)
