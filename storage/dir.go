@@ -32,6 +32,9 @@ type Options struct {
 	FS vfs.FS
 	// Logger takes what the store reports; nil is slog's default.
 	Logger *slog.Logger
+	// Ballast is the size of a file that does nothing but take space, so that a start on a full disk
+	// has some to free: the store can't be opened without a write. 0: none.
+	Ballast int64
 	// Store sets the store's own options; its FS and Logger are those above.
 	Store kv.Options
 }
@@ -69,6 +72,7 @@ func Open(path string, o Options) (*Dir, error) {
 	if d.lock, err = o.FS.Lock(d.join("tidemark.lock")); err != nil {
 		return nil, fmt.Errorf("open %s: %w by %s: stop that process, or give this one another directory with --data", path, ErrInUse, d.holder())
 	}
+	d.shiftBallast(o)
 	if err := d.open(version, o); err != nil {
 		_ = d.lock.Close()
 		return nil, err
@@ -116,6 +120,42 @@ func (d *Dir) take() error {
 		return fmt.Errorf("open %s: %w by %s: stop that process", d.Path, ErrInUse, d.holder())
 	}
 	return nil
+}
+
+// shiftBallast frees the ballast on a full disk, and puts it there on one with plenty of room.
+func (d *Dir) shiftBallast(o Options) {
+	u, err := d.fs.GetDiskUsage(d.Path)
+	if o.Ballast <= 0 || err != nil {
+		return
+	}
+	logger := o.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	name := d.join("ballast")
+	_, missing := d.fs.Stat(name)
+	switch {
+	case missing == nil && u.AvailBytes < uint64(o.Ballast):
+		if err := d.fs.Remove(name); err == nil {
+			logger.Error("the disk is full: the ballast was given up to start; free space", "free", u.AvailBytes, "ballast", o.Ballast)
+		}
+	case missing != nil && u.AvailBytes > 20*uint64(o.Ballast):
+		if err := d.layBallast(name, o.Ballast); err != nil {
+			logger.Warn("no ballast could be laid: a start on a full disk may fail", "err", err)
+			_ = d.fs.Remove(name)
+		}
+	}
+}
+
+func (d *Dir) layBallast(name string, size int64) error {
+	f, err := d.fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if err = f.Preallocate(0, size); err == nil { // takes the blocks without writing them
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 func (d *Dir) openStore(o Options) error {

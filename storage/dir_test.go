@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,5 +104,37 @@ func TestNewDirectorySurvivesAPowerCut(t *testing.T) {
 	defer func() { _ = d.Close() }()
 	if v, err := d.KV.Get([]byte("k")); string(v) != "v" || err != nil {
 		t.Errorf("%q %v", v, err)
+	}
+}
+
+// measured is a file system that says how much space is free.
+type measured struct {
+	*vfs.MemFS
+	free uint64
+}
+
+func (m *measured) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: m.free, TotalBytes: 1 << 40}, nil
+}
+
+// TestBallastIsGivenUpOnAFullDisk: with it a start has room for what the store must write.
+func TestBallastIsGivenUpOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	fs := &measured{MemFS: vfs.NewMem()}
+	for _, c := range []struct {
+		free uint64
+		want bool
+	}{{1 << 20, false}, {1 << 30, true}, {4 << 20, true}, {1 << 20, false}, {4 << 20, false}, {1 << 30, true}} {
+		fs.free = c.free
+		d, err := Open("data", Options{FS: fs, Ballast: 3 << 20, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fs.Stat("data/ballast"); (err == nil) != c.want {
+			t.Errorf("with %d bytes free the ballast: %v, want one: %v", c.free, err, c.want)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

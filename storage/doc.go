@@ -5,6 +5,8 @@
 //	DIR/tidemark.pid   the number of that process, for the message to a second one
 //	DIR/kv/            the ordered store (package kv)
 //	DIR/witness        where the log ended, apart from the store (stream/pebblelog)
+//	DIR/ballast        space to give up when the disk is full; does nothing else
+//	DIR/backups/       copies that are being given out; empty otherwise
 //	DIR/history/       derived data of SQL on history; may be thrown away
 //
 //	I1  One process has a directory open at a time.

@@ -101,6 +101,7 @@ func Open(store *kv.Store, o Options) (*Log, error) {
 	if l.codec, err = newCodec(); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
+	l.space.look(l.o, seq.opened) // a start on a full disk takes no write
 	l.ended.Add(2)
 	go func() { defer l.ended.Done(); defer close(l.stopped); seq.run() }()
 	go func() { defer l.ended.Done(); l.syncCommits() }()
