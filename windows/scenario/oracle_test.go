@@ -18,9 +18,9 @@ import (
 )
 
 // verdict compares what the engine told of late events with the second judge (T1, L5), and the
-// rows with the batch answer in DuckDB. It reports false when DuckDB gave none, because it fails
-// as a whole where a view leaves out one row (E1).
-func (w *world) verdict(got *outcome, watermark windows.Micros) bool {
+// rows with the batch answer in DuckDB. It returns what DuckDB says when it gave none: it fails as
+// a whole where a view leaves out one row (E1).
+func (w *world) verdict(got *outcome, watermark windows.Micros) (failed string) {
 	w.t.Helper()
 	j := w.judged(w.log)
 	v := j.Verdict()
@@ -50,7 +50,7 @@ func (w *world) verdict(got *outcome, watermark windows.Micros) bool {
 	if err != nil {
 		text := err.Error()
 		if strings.Contains(text, "Out of Range") || strings.Contains(text, "Conversion Error") || strings.Contains(text, "out of range") {
-			return false
+			return text
 		}
 		w.t.Fatalf("%s\nDuckDB: %v\n%s", w.sql, err, sql)
 	}
@@ -62,7 +62,7 @@ func (w *world) verdict(got *outcome, watermark windows.Micros) bool {
 	if diff := compare(rows, batch); diff != "" {
 		w.t.Errorf("%s\nthe batch answer in DuckDB has other rows\n%s\nas a scenario:\n%s\nSQL:\n%s", w.sql, diff, w.script(), sql)
 	}
-	return true
+	return ""
 }
 
 func (w *world) sameColumns(plan *query.Plan, fields []row.Field) {

@@ -25,6 +25,12 @@ type tally struct {
 	reasons                    map[string]int
 }
 
+func (s *tally) because(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reasons[reason]++
+}
+
 // TestRandomViewsGiveTheBatchAnswer draws streams, events and SQL. Each view goes down every road,
 // is judged a second time, and is compared with the batch answer in DuckDB (T1, G1, G2).
 func TestRandomViewsGiveTheBatchAnswer(t *testing.T) {
@@ -62,9 +68,7 @@ func randomView(t *rapid.T, kind string, sum *tally) {
 			t.Fatalf("%s\nrefused without a next step: %v", w.sql, err)
 		}
 		sum.refused.Add(1)
-		sum.mu.Lock()
-		sum.reasons[p.Detail]++
-		sum.mu.Unlock()
+		sum.because(p.Detail)
 		return
 	}
 	w.cfg = engine.Config{
@@ -93,11 +97,13 @@ func randomView(t *rapid.T, kind string, sum *tally) {
 	}
 	got.add(e.Take(true))
 	w.roads(got)
-	if w.verdict(got, e.Watermark()) {
+	failed := w.verdict(got, e.Watermark())
+	if failed == "" {
 		sum.compared.Add(1)
-	} else {
-		sum.failing.Add(1)
+		return
 	}
+	sum.failing.Add(1)
+	sum.because(numeral.ReplaceAllString(failed, "#"))
 }
 
 // events draws the log.
