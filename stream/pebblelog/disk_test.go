@@ -102,10 +102,17 @@ func TestFullDiskStopsWritesOnlyAndHeals(t *testing.T) {
 	t.Parallel()
 	const capacity, reserve = 6 << 20, 2 << 20
 	disk, clock := newSmallDisk(capacity), logtest.NewClock()
+	var starved atomic.Bool // others take what a compaction frees
+	free := func() (uint64, error) {
+		if starved.Load() {
+			return reserve - 1, nil
+		}
+		return disk.free(), nil
+	}
 	open := func() opened {
 		t.Helper()
 		return mustOpen(t, disk, clock, func(o *pebblelog.Options) {
-			o.MinFree, o.Space = reserve, func() (uint64, error) { return disk.free(), nil }
+			o.MinFree, o.Space = reserve, free
 		})
 	}
 	l := open()
@@ -154,19 +161,19 @@ func TestFullDiskStopsWritesOnlyAndHeals(t *testing.T) {
 	if n := disk.hit.Load(); n > 0 {
 		t.Errorf("%d writes found no space: the reserve was used up", n)
 	}
-	disk.leave(reserve / 2) // compaction may have freed some
+	starved.Store(true)
 	if err := send(); !full(err) {
 		t.Errorf("still full: %v", err)
 	}
 	// A start on the full disk serves reads, and refuses the first write.
 	mustClose(t, l)
-	disk.leave(reserve / 2)
 	l = open()
 	readable("started on a full disk")
 	if err := send(); !full(err) {
 		t.Errorf("started on a full disk: %v", err)
 	}
 	// A little more space is not enough: it would be full again at once.
+	starved.Store(false)
 	disk.leave(reserve + reserve/8)
 	if err := send(); !full(err) {
 		t.Errorf("with a little space: %v", err)
