@@ -32,11 +32,17 @@ type Options struct {
 	FS vfs.FS
 	// Logger takes what the store reports; nil is slog's default.
 	Logger *slog.Logger
+	// Migrate raises a directory from a format to the next; it may be run twice. Nil: directories of
+	// older formats are refused.
+	Migrate func(fs vfs.FS, dir string, from int) error
 	// Ballast is the size of a file that does nothing but take space, so that a start on a full disk
 	// has some to free: the store can't be opened without a write. 0: none.
 	Ballast int64
 	// Store sets the store's own options; its FS and Logger are those above.
 	Store kv.Options
+
+	// format stands for FormatVersion in tests.
+	format int
 }
 
 // Dir is an open data directory.
@@ -47,6 +53,7 @@ type Dir struct {
 	KV *kv.Store
 
 	fs       vfs.FS
+	format   int // that this program writes
 	lock     io.Closer
 	readOnly bool
 }
@@ -57,7 +64,10 @@ func Open(path string, o Options) (*Dir, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
-	d := &Dir{Path: path, fs: o.FS}
+	d := &Dir{Path: path, fs: o.FS, format: FormatVersion}
+	if o.format > 0 {
+		d.format = o.format
+	}
 	// The marker is read before anything is written: keeps I2.
 	version, err := d.readFormat()
 	if err != nil {
@@ -86,7 +96,7 @@ func OpenReadOnly(path string, o Options) (*Dir, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
-	d := &Dir{Path: path, fs: o.FS}
+	d := &Dir{Path: path, fs: o.FS, format: FormatVersion}
 	if err := d.take(); err != nil {
 		return nil, err
 	}
@@ -100,7 +110,7 @@ func OpenReadOnly(path string, o Options) (*Dir, error) {
 // Take locks an existing directory of a format that this program knows, without opening its store:
 // for those who look at its files. Close the returned lock.
 func Take(path string, fs vfs.FS) (io.Closer, error) {
-	d := &Dir{Path: path, fs: fs}
+	d := &Dir{Path: path, fs: fs, format: FormatVersion}
 	if err := d.take(); err != nil {
 		return nil, err
 	}
@@ -174,9 +184,11 @@ func (d *Dir) open(version int, o Options) error {
 		return fmt.Errorf("open data directory: %w", err)
 	}
 	if version == 0 {
-		if err := writeFile(d.fs, d.Path, "FORMAT", "tidemark "+strconv.Itoa(FormatVersion)+"\n"); err != nil {
-			return fmt.Errorf("open data directory: %w", err)
+		if err := d.writeFormat(d.format); err != nil {
+			return err
 		}
+	} else if err := d.raise(version, o); err != nil {
+		return err
 	}
 	o.Store.FS = o.FS
 	if o.Store.Logger == nil {
@@ -185,6 +197,30 @@ func (d *Dir) open(version int, o Options) error {
 	var err error
 	d.KV, err = kv.Open(d.join("kv"), o.Store)
 	return err
+}
+
+// raise takes a directory of an older format to the present one, step by step: the marker follows
+// each step, so that after a crash the step that was cut off is run again.
+func (d *Dir) raise(version int, o Options) error {
+	for ; version < d.format; version++ {
+		if o.Migrate == nil {
+			return fmt.Errorf("open %s: %w: its format is %d and this program writes format %d: start the server, which raises it", d.Path, ErrRefused, version, d.format)
+		}
+		if err := o.Migrate(d.fs, d.Path, version); err != nil {
+			return fmt.Errorf("open %s: %w: %w", d.Path, ErrRefused, err)
+		}
+		if err := d.writeFormat(version + 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Dir) writeFormat(version int) error {
+	if err := writeFile(d.fs, d.Path, "FORMAT", "tidemark "+strconv.Itoa(version)+"\n"); err != nil {
+		return fmt.Errorf("open data directory: %w", err)
+	}
+	return nil
 }
 
 // Join is the path of something in the directory.
@@ -234,8 +270,8 @@ func (d *Dir) readFormat() (int, error) {
 	switch {
 	case !ours || err != nil || version < 1:
 		return 0, fmt.Errorf("open %s: %w: its FORMAT file says %.40q, which is none of ours: give another directory with --data", d.Path, ErrRefused, text)
-	case version > FormatVersion:
-		return 0, fmt.Errorf("open %s: %w: its format is %d and this program knows formats up to %d: start the program that wrote it, or a newer one", d.Path, ErrRefused, version, FormatVersion)
+	case version > d.format:
+		return 0, fmt.Errorf("open %s: %w: its format is %d and this program knows formats up to %d: start the program that wrote it, or a newer one", d.Path, ErrRefused, version, d.format)
 	}
 	return version, nil
 }

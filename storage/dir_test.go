@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -136,5 +137,46 @@ func TestBallastIsGivenUpOnAFullDisk(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestOlderFormatIsRaisedStepByStep: P14; a step that was cut off by a crash is run again.
+func TestOlderFormatIsRaisedStepByStep(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	open := func(format int, migrate func(vfs.FS, string, int) error) error {
+		d, err := Open("data", Options{FS: fs, Migrate: migrate, format: format})
+		if err != nil {
+			return err
+		}
+		return d.Close()
+	}
+	if err := open(1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(3, nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "its format is 1") {
+		t.Errorf("without steps: %v", err)
+	}
+	var steps []int
+	fails := true
+	migrate := func(_ vfs.FS, dir string, from int) error {
+		steps = append(steps, from)
+		if from == 2 && fails {
+			return errors.New("cut off")
+		}
+		return nil
+	}
+	if err := open(3, migrate); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "cut off") {
+		t.Errorf("a step that fails: %v", err)
+	}
+	fails = false
+	if err := open(3, migrate); err != nil || fmt.Sprint(steps) != "[1 2 2]" {
+		t.Errorf("steps %v, %v", steps, err)
+	}
+	if err := open(3, nil); err != nil {
+		t.Errorf("of the present format: %v", err)
+	}
+	if err := open(2, migrate); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "formats up to 2") {
+		t.Errorf("a newer one: %v", err)
 	}
 }
