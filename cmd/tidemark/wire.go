@@ -16,6 +16,7 @@ import (
 
 	"tidemark/ingest"
 	"tidemark/ingest/httpapi"
+	"tidemark/migrations"
 	"tidemark/storage"
 	"tidemark/storage/backup"
 	"tidemark/storage/catalog"
@@ -58,6 +59,9 @@ type service struct {
 // errStopped is why the views end when the server does.
 var errStopped = errors.New("the server stops")
 
+// ballast is what a start on a full disk has to free: enough for the store's new files.
+const ballast = 64 << 20
+
 // stopWithin bounds the end of a server: in-flight requests are finished, views commit their last
 // epoch, sockets are sent away.
 const stopWithin = 9 * time.Second
@@ -70,7 +74,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 		}
 	}(s)
 	storeShare := o.Memory / 4
-	s.dir, err = storage.Open(o.Data, storage.Options{Logger: logger, Store: kv.Options{
+	s.dir, err = storage.Open(o.Data, storage.Options{Logger: logger, Ballast: ballast, Migrate: migrations.Run, Store: kv.Options{
 		CacheBytes: storeShare * 3 / 4, MemTableBytes: min(storeShare/16, 64<<20), AcceptLoss: o.AcceptLoss,
 	}})
 	if err != nil {
