@@ -51,6 +51,7 @@ func BatchWithout(parser ParseSQL, fromAST SQLFromAST, cat Catalog, sql string, 
 		r.outline = outlineOf(parser, cat, statement)
 	}
 	r.query(statement["node"], nil)
+	keepDoubles(statement)
 	tree, err := json.Marshal(object{"error": false, "statements": []any{statement}})
 	if err != nil {
 		return "", fmt.Errorf("encode the syntax tree: %w", err)
@@ -245,8 +246,6 @@ func (r *rewriter) inside(v any, ctes []namedQuery, s selection) {
 			r.inside(m, ctes, s)
 		}
 		switch v["class"] {
-		case "CONSTANT":
-			staysDouble(v)
 		case "STAR":
 			excludePseudo(v, s.events)
 		case "FUNCTION":
@@ -275,18 +274,28 @@ func asEntries(v object) {
 	v["filter"], v["distinct"], v["order_bys"] = nil, false, object{"type": "ORDER_MODIFIER", "orders": []any{}}
 }
 
-// staysDouble gives a constant that is a DOUBLE, such as 1e2, its type: DuckDB writes it as 100.0,
-// which it reads as a DECIMAL.
-func staysDouble(v object) {
-	value, _ := v["value"].(object)
-	typ, _ := value["type"].(object)
-	if typ["id"] != "DOUBLE" {
-		return
+// keepDoubles gives every constant that is a DOUBLE, such as 1e2, its type: DuckDB writes it as
+// 100.0, which it reads as a DECIMAL.
+func keepDoubles(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, m := range v {
+			keepDoubles(m)
+		}
+	case object:
+		for _, m := range v {
+			keepDoubles(m)
+		}
+		value, _ := v["value"].(object)
+		typ, _ := value["type"].(object)
+		if v["class"] != "CONSTANT" || typ["id"] != "DOUBLE" {
+			return
+		}
+		inner, _ := copied(v).(object)
+		inner["alias"] = ""
+		v["class"], v["type"], v["child"], v["cast_type"], v["try_cast"] = "CAST", "OPERATOR_CAST", inner, copied(typ), false
+		delete(v, "value")
 	}
-	inner, _ := copied(v).(object)
-	inner["alias"] = ""
-	v["class"], v["type"], v["child"], v["cast_type"], v["try_cast"] = "CAST", "OPERATOR_CAST", inner, copied(typ), false
-	delete(v, "value")
 }
 
 // orderSensitive are the aggregates whose answer depends on the order of rows (N3).
