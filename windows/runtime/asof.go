@@ -17,17 +17,23 @@ type AsOf struct {
 	Offsets map[string][]stream.Offset
 	// ViewVersion counts the definitions of the view that gave other rows.
 	ViewVersion int
+	// Oldest: rows with an earlier time have expired (R3); nil: none has.
+	Oldest *windows.Micros
 }
 
 type asOfJSON struct {
 	Watermark   *string                    `json:"watermark"`
 	Offsets     map[string][]stream.Offset `json:"offsets"`
 	ViewVersion int                        `json:"view_version"`
+	Oldest      *string                    `json:"oldest,omitempty"`
 }
 
 // MarshalJSON writes the as_of of every answer and frame.
 func (a AsOf) MarshalJSON() ([]byte, error) {
 	j := asOfJSON{Watermark: instant(a.Watermark), Offsets: a.Offsets, ViewVersion: a.ViewVersion}
+	if a.Oldest != nil {
+		j.Oldest = instant(*a.Oldest)
+	}
 	if j.Offsets == nil {
 		j.Offsets = map[string][]stream.Offset{}
 	}
@@ -47,6 +53,13 @@ func (a *AsOf) UnmarshalJSON(text []byte) error {
 			return err
 		}
 		a.Watermark = at
+	}
+	if j.Oldest != nil {
+		at, err := row.ParseTime([]byte(*j.Oldest))
+		if err != nil {
+			return err
+		}
+		a.Oldest = &at
 	}
 	return nil
 }

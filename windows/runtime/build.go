@@ -118,7 +118,7 @@ func (v *view) switchTo(w *worker) error {
 	b := s.kv.NewBatch()
 	newHead := head{
 		Version: w.doc.Version, ViewVersion: w.doc.ViewVersion, Fields: w.doc.Fields,
-		Stream: h.Stream, ChangesFrom: h.ChangesFrom, LateFirst: h.LateFirst,
+		Stream: h.Stream, ChangesFrom: h.ChangesFrom, Trimmed: h.Trimmed, LateFirst: h.LateFirst,
 	}
 	if newHead.ViewVersion != h.ViewVersion {
 		newHead.LateFirst += old.Late // the late events begin anew; those of a rebuild are the same
@@ -132,7 +132,7 @@ func (v *view) switchTo(w *worker) error {
 	case !ok || !sameLog:
 		b.DeletePrefix(spaceKey(kv.Changes, v.id))
 		newHead.Stream++
-		newHead.ChangesFrom = next.Position
+		newHead.ChangesFrom, newHead.Trimmed = next.Position, false
 		if next.Position, err = v.base(b, w, next.Position, next.AsOf); err != nil {
 			b.Discard()
 			return err

@@ -53,6 +53,7 @@ func (w *worker) commitEpoch() error {
 		next.Position.Within = w.done.Position.Within + 1 // keeps R6
 	}
 	next.AsOf.Watermark = out.Watermark
+	next.Oldest, next.Marks = w.done.Oldest, w.done.Marks
 	b := w.svc.kv.NewBatch()
 	prefix := engineKey(id, version)
 	for _, write := range out.Writes {
@@ -63,9 +64,13 @@ func (w *worker) commitEpoch() error {
 			b.Set(key, write.Value)
 		}
 	}
-	var err error
+	err := w.expireRows(b, &next)
+	if err != nil {
+		b.Discard()
+		return err
+	}
 	if c := out.Changes; c != nil && c.Len() > 0 {
-		if next.Rows, err = w.writeRows(b, c, next.Rows); err != nil {
+		if next.Rows, err = w.writeRows(b, c, next.Rows, next.Oldest); err != nil {
 			b.Discard()
 			return err
 		}
@@ -88,6 +93,7 @@ func (w *worker) commitEpoch() error {
 		next.Live = v.mu.live
 		v.mu.Unlock()
 	}
+	head := w.expireChanges(b, &next)
 	b.Set(progressKey(id, version), mustJSON(next))
 	if w.work.noted {
 		b.Delete(crashesKey(id, version))
@@ -95,7 +101,7 @@ func (w *worker) commitEpoch() error {
 	v.gate.Lock()
 	err = b.Commit(true)
 	if err == nil && w.serving {
-		w.publish(next)
+		w.publish(next, head)
 	}
 	v.gate.Unlock()
 	if err != nil {
@@ -118,27 +124,33 @@ func (w *worker) commitEpoch() error {
 }
 
 // publish shows an epoch that is durable.
-func (w *worker) publish(p progress) {
+func (w *worker) publish(p progress, h *head) {
 	v := w.v
 	states := w.eng.Streams()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.mu.progress = p
+	if h != nil {
+		v.mu.head = *h
+	}
 	v.mu.streams = states
 	v.notifyLocked()
 }
 
 // writeRows brings the table of rows up to date: of one key the last change counts. rows is how
-// many there were; it returns how many there are.
-func (w *worker) writeRows(b *kv.Batch, c *windows.Changes, rows int64) (int64, error) {
+// many there were; it returns how many there are. Rows before oldest have expired and are left out.
+func (w *worker) writeRows(b *kv.Batch, c *windows.Changes, rows int64, oldest *windows.Micros) (int64, error) {
 	prefix := rowsKey(w.v.id, w.doc.Version)
 	var key, value []byte
 	for i := range c.Len() {
+		if expired(oldest, timeAt(c, i)) {
+			continue
+		}
 		key = append(append(key[:0], prefix...), c.Keys[i]...)
 		rows += int64(c.Ops[i])
 		if c.Ops[i] < 0 {
 			// The `-` of an update is followed by its `+`, which writes the key again.
-			if i+1 < c.Len() && c.Ops[i+1] > 0 && string(c.Keys[i]) == string(c.Keys[i+1]) {
+			if i+1 < c.Len() && c.Ops[i+1] > 0 && string(c.Keys[i]) == string(c.Keys[i+1]) && !expired(oldest, timeAt(c, i+1)) {
 				continue
 			}
 			b.Delete(key)

@@ -34,8 +34,25 @@ type Definition struct {
 	Epoch    *Duration `json:"epoch,omitempty"`
 	// Start is where the view begins to read: "earliest", "latest", or an instant.
 	Start string `json:"start,omitempty"`
-	// Retention is not taken yet; it is here to be refused by name.
-	Retention json.RawMessage `json:"retention,omitempty"`
+	// Retention bounds the view's rows, by their windows' end or event time behind the watermark, and
+	// its changes, by append time. Left out: as long as all its streams keep their events (R3).
+	Retention *Retention `json:"retention,omitempty"`
+}
+
+// Retention is how long rows and changes are kept, written as {"age":"7d"}, or "7d" for short.
+type Retention struct {
+	Age Duration `json:"age"`
+}
+
+// UnmarshalJSON reads both forms.
+func (r *Retention) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '"' {
+		return json.Unmarshal(text, &r.Age)
+	}
+	type plain Retention
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	return dec.Decode((*plain)(r))
 }
 
 // The words of a definition.
@@ -116,11 +133,9 @@ func (d Definition) Resolve() (Definition, error) {
 	if d.Epoch == nil {
 		d.Epoch = ptr(Duration(0))
 	}
-	if len(d.Retention) > 0 && string(d.Retention) != "null" {
-		return d, problem.New(422, "not_yet", `this version can't do "retention" on a view yet`).
-			WithHint("leave it out; the view then keeps its rows")
+	if d.Retention != nil && d.Retention.Age < stream.LeastRetention {
+		return bad(`"retention" is %s`, `"retention" is {"age":"7d"} or more, at least %s; leave it out and the view keeps its rows as long as its streams their events`, d.Retention.Age, stream.LeastRetention)
 	}
-	d.Retention = nil
 	d.Start = or(d.Start, StartEarliest)
 	if d.Start != StartEarliest && d.Start != StartLatest {
 		at, err := row.ParseTime([]byte(d.Start))
@@ -150,7 +165,7 @@ func (d Definition) sameRows(o Definition) bool {
 
 // equal reports whether two resolved definitions are the same.
 func (d Definition) equal(o Definition) bool {
-	return d.sameRows(o) && same(d.Throttle, o.Throttle) && same(d.Epoch, o.Epoch)
+	return d.sameRows(o) && same(d.Throttle, o.Throttle) && same(d.Epoch, o.Epoch) && same(d.Retention, o.Retention)
 }
 
 func same[T comparable](a, b *T) bool {

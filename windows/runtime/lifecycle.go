@@ -101,6 +101,7 @@ func (s *Service) bindAmong(d Definition, next map[string]*stored) (*stored, *qu
 		}
 		doc.Sources = append(doc.Sources, b)
 	}
+	doc.Retention = s.retention(doc)
 	// What the engine can't run is refused now, not when the view starts.
 	cfg := doc.engineConfig(false, nil)
 	cfg.Functions = functions(plan)
@@ -224,7 +225,7 @@ func (v *view) revise(old, doc *stored) *stored {
 	case old.sameViews(doc) && old.Definition.equal(doc.Definition) && bytes.Equal(old.Extra, doc.Extra):
 		return nil
 	case old.sameViews(doc) && old.Definition.sameRows(doc.Definition):
-		next.Definition, next.Extra = doc.Definition, doc.Extra
+		next.Definition, next.Extra, next.Retention = doc.Definition, doc.Extra, doc.Retention
 	default:
 		next = *doc
 		next.ViewVersion = old.ViewVersion + 1

@@ -10,6 +10,7 @@ import (
 
 	"tidemark/storage/row"
 	"tidemark/stream"
+	"tidemark/windows"
 )
 
 // Bounds of a pump.
@@ -380,6 +381,14 @@ func (p *pump) pumpView(ctx context.Context, r *pumped, v *view) (more bool, err
 	if err := p.locate(ctx, r); err != nil {
 		return false, err
 	}
+	if h, _ := v.published(); h.Trimmed && r.held == nil {
+		return false, p.pumpRows(ctx, r, v)
+	}
+	defer func() {
+		if err == nil {
+			v.holds(p, r.position)
+		}
+	}()
 	reader := &ChangeReader{view: v, after: r.position, whole: true}
 	if r.held == nil {
 		h, _ := v.published()
@@ -422,6 +431,24 @@ func (p *pump) pumpView(ctx context.Context, r *pumped, v *view) (more bool, err
 		return false, nil
 	}
 	return rows.Len >= pumpRows, p.apply(ctx, r, fields, rows, to)
+}
+
+// pumpRows gives a sink that holds nothing of a view the rows as they are now, where the changes that
+// made them are gone.
+func (p *pump) pumpRows(ctx context.Context, r *pumped, v *view) error {
+	snap, err := p.svc.Snapshot(v.name)
+	if err != nil {
+		return err
+	}
+	n := snap.Rows.Len
+	c := &windows.Changes{Rows: snap.Rows, Keys: snap.Keys, Status: snap.Status, Revision: snap.Revision, Ops: make([]int8, n), Sequences: make([]stream.Sequence, n)}
+	for i := range n {
+		c.Ops[i], c.Sequences[i] = +1, snap.Position.Sequence
+	}
+	fields := append(append([]row.Field{}, snap.Fields...), changeSinkFields...)
+	rows := row.NewBatch(fields, n)
+	appendChanges(rows, &Epoch{Fields: snap.Fields, Changes: c})
+	return p.apply(ctx, r, fields, rows, snap.Position)
 }
 
 func appendChanges(rows *row.Batch, e *Epoch) {

@@ -325,7 +325,8 @@ func TestHostileDefinitionsAreRefused(t *testing.T) {
 		{"emit in other words", `{"sql":"SELECT 1","emit":"all"}`, "422 bad_option"},
 		{"too long", `{"sql":"` + strings.Repeat("x", 33<<10) + `"}`, "413 too_large"},
 		{"start in other words", `{"sql":"SELECT 1","start":"soon"}`, "422 bad_option"},
-		{"retention", `{"sql":"SELECT 1","retention":{"age":"1h"}}`, "422 not_yet"},
+		{"retention too short", `{"sql":"SELECT 1","retention":{"age":"1s"}}`, "422 bad_option"},
+		{"retention by bytes", `{"sql":"SELECT 1","retention":{"bytes":"1GB"}}`, "400 bad_body"},
 	} {
 		d, err := runtime.ParseDefinition([]byte(c.body))
 		if err == nil {

@@ -34,7 +34,9 @@ type stored struct {
 	Views []boundView `json:"views,omitempty"`
 	// StartAt is the log's end when a view with start latest was made: it begins to read there.
 	StartAt stream.Sequence `json:"start_at,omitempty"`
-	Paused  bool            `json:"paused,omitempty"`
+	// Retention is how long rows and changes are kept; 0: for ever (R3).
+	Retention windows.Micros `json:"retention_micros,omitempty"`
+	Paused    bool           `json:"paused,omitempty"`
 	// Serving is the definition whose rows are served while this one is built beside it.
 	Serving *stored `json:"serving,omitempty"`
 }
@@ -95,6 +97,8 @@ type head struct {
 	// Stream counts how often the change stream began anew; ChangesFrom is where it begins now.
 	Stream      uint32          `json:"stream"`
 	ChangesFrom stream.Position `json:"changes_from"`
+	// Trimmed: the change stream does not begin with the first row any more.
+	Trimmed bool `json:"trimmed,omitempty"`
 	// LateFirst is the first number in the stream of late events: that of the served version's
 	// first record.
 	LateFirst int64 `json:"late_first"`
@@ -117,6 +121,10 @@ type progress struct {
 	WindowsFrom *windows.Micros `json:"windows_from,omitempty"`
 	// AppendTime is that of the last entry behind the position.
 	AppendTime windows.Micros `json:"append_time"`
+	// Oldest: rows with an earlier time have expired; nil: none has. Marks say where the view stood
+	// at some append times, for its changes to expire.
+	Oldest *windows.Micros `json:"oldest,omitempty"`
+	Marks  []mark          `json:"marks,omitempty"`
 }
 
 // State is a view's state as users see it.
@@ -171,10 +179,12 @@ type view struct {
 		explain  string
 		warned   []query.Warning
 		columns  []Column
-		work     map[uint32]*workNote
-		watch    map[chan struct{}]struct{}
-		cancel   context.CancelCauseFunc
-		ended    chan struct{}
+		// held is how far each sink is with the view's changes.
+		held   map[*pump]stream.Position
+		work   map[uint32]*workNote
+		watch  map[chan struct{}]struct{}
+		cancel context.CancelCauseFunc
+		ended  chan struct{}
 	}
 }
 

@@ -199,7 +199,7 @@ func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
 		end := w.svc.log.End()
 		e, ok, err := w.reader.Next()
 		if err != nil {
-			return fmt.Errorf("read the log behind sequence %d: %w", w.last, err)
+			return w.unread(err)
 		}
 		if ok {
 			if err := w.take(e); err != nil {
@@ -236,6 +236,16 @@ func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
 		case <-timer.C:
 		}
 	}
+}
+
+// unread is why the log can't be read on. A view that retention has overtaken can't go on (R4).
+func (w *worker) unread(err error) error {
+	err = fmt.Errorf("read the log behind sequence %d: %w", w.last, err)
+	var gone *stream.Trimmed
+	if errors.As(err, &gone) {
+		return fatal{fmt.Errorf("%w: rebuild the view to make it of what is there", err)}
+	}
+	return err
 }
 
 // lastRead is how long a worker reads on at most when the server stops.

@@ -43,6 +43,8 @@ type World struct {
 	Acks     *alert.Acks
 	// Options are those of the service; set before Open, kept over Crash. Parse may be DuckDB's own.
 	Options runtime.Options
+	// Clock is the log's; nil: the real one.
+	Clock func() time.Time
 	// Setup is called with each new service before it runs.
 	Setup func(*runtime.Service)
 
@@ -77,7 +79,7 @@ func (w *World) open() {
 	w.must(err)
 	w.Catalog, err = catalog.Open(w.KV)
 	w.must(err)
-	w.Log, err = pebblelog.Open(w.KV, pebblelog.Options{TimerPeriod: -1, Logger: quiet})
+	w.Log, err = pebblelog.Open(w.KV, pebblelog.Options{TimerPeriod: -1, Logger: quiet, Clock: w.Clock})
 	w.must(err)
 	w.Registry, err = stream.OpenRegistry(w.Catalog, w.Log)
 	w.must(err)

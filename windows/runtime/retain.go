@@ -1,0 +1,135 @@
+package runtime
+
+import (
+	"errors"
+	"time"
+
+	"tidemark/storage/kv"
+	"tidemark/stream"
+	"tidemark/windows"
+)
+
+// Retention of views (R3). Rows expire by their own time, against the view's watermark; changes by
+// when they were made, in the log's append time. Both are functions of the log, so a rebuild keeps
+// the same rows. Expiry is no change: nobody is told but by as_of.oldest and the gap in front of a
+// position that is gone.
+
+// retentionSteps is into how many steps a retention is divided: rows and changes go a step at a
+// time, so that they are looked for once a step.
+const retentionSteps = 20
+
+// step is the length of a step.
+func (d *stored) step() windows.Micros {
+	return max(d.Retention/retentionSteps, time.Minute.Microseconds())
+}
+
+// mark says where a view stood at an append time.
+type mark struct {
+	At       windows.Micros  `json:"at"`
+	Position stream.Position `json:"position"`
+}
+
+// retention is how long a definition keeps rows: as it says, else as long as its streams keep events;
+// 0, for ever, when one of them does.
+func (s *Service) retention(d *stored) windows.Micros {
+	if d.Definition.Retention != nil {
+		return d.Definition.Retention.Age.Micros()
+	}
+	longest := windows.Micros(0)
+	for _, b := range d.Sources {
+		st, ok := s.Registry.ByID(b.ID)
+		if !ok || st.Config.Retention == nil || st.Config.Retention.Age == nil {
+			return 0
+		}
+		longest = max(longest, st.Config.Retention.Age.Micros())
+	}
+	return longest
+}
+
+// expired reports whether a row with this time is kept no more. Rows without time are kept.
+func expired(oldest *windows.Micros, at windows.Micros) bool {
+	return oldest != nil && at != windows.NoTime && at < *oldest
+}
+
+// expireRows removes the rows that the watermark has left behind by the retention.
+func (w *worker) expireRows(b *kv.Batch, next *progress) error {
+	wm := next.AsOf.Watermark
+	next.AsOf.Oldest = next.Oldest
+	if w.doc.Retention == 0 || wm == windows.NoWatermark {
+		return nil
+	}
+	step := w.doc.step()
+	oldest := wm - w.doc.Retention
+	oldest -= ((oldest % step) + step) % step
+	if next.Oldest != nil && oldest <= *next.Oldest {
+		return nil
+	}
+	prefix := rowsKey(w.v.id, w.doc.Version)
+	it := w.svc.kv.Iter(prefix, kv.PrefixEnd(prefix))
+	var err error
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var h rowHead
+		if h, _, err = splitRow(it.Value()); err == nil && expired(&oldest, h.time) {
+			b.Delete(append([]byte{}, it.Key()...))
+			next.Rows--
+		}
+	}
+	next.Oldest, next.AsOf.Oldest = &oldest, &oldest
+	return errors.Join(err, it.Close())
+}
+
+// expireChanges removes the changes that were made before the retention, but none that a sink has
+// not taken. It returns the view's new head when the change stream begins elsewhere now.
+func (w *worker) expireChanges(b *kv.Batch, next *progress) *head {
+	if w.doc.Retention == 0 {
+		next.Marks = nil
+		return nil
+	}
+	marks := append([]mark{}, next.Marks...)
+	if n := len(marks); n == 0 || next.AppendTime-marks[n-1].At >= w.doc.step() {
+		marks = append(marks, mark{next.AppendTime, next.Position})
+	}
+	gone := -1
+	for i, m := range marks {
+		if m.At <= next.AppendTime-w.doc.Retention && (!w.serving || w.svc.sinksHold(w.v, m.Position)) {
+			gone = i
+		}
+	}
+	next.Marks = marks[max(gone, 0):]
+	if gone < 0 || !w.serving {
+		return nil
+	}
+	h, _ := w.v.published()
+	to := marks[gone].Position
+	if !before(h.ChangesFrom, to) {
+		return nil
+	}
+	behind := to
+	behind.Within++
+	b.DeleteRange(changeKey(w.v.id, stream.Position{}), changeKey(w.v.id, behind))
+	h.ChangesFrom, h.Trimmed = to, true
+	b.Set(headKey(w.v.id), mustJSON(h))
+	return &h
+}
+
+// sinksHold reports whether every sink has a view's changes up to a position.
+func (s *Service) sinksHold(v *view, at stream.Position) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, p := range s.pumps {
+		if held, ok := v.mu.held[p]; !ok || before(held, at) {
+			return false
+		}
+	}
+	return true
+}
+
+// holds notes how far a sink is with a view.
+func (v *view) holds(p *pump, at stream.Position) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.mu.held == nil {
+		v.mu.held = map[*pump]stream.Position{}
+	}
+	v.mu.held[p] = at
+}

@@ -1,0 +1,111 @@
+package runtime_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidemark/stream"
+	"tidemark/windows/runtime"
+	"tidemark/windows/runtime/viewtest"
+)
+
+// R3
+func TestRowsExpireBehindTheWatermarkWithoutAChange(t *testing.T) {
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("checkouts", checkouts)
+	w.View("revenue", `{"sql":"`+revenue+`","retention":"1h"}`)
+	w.View("total", `{"sql":"SELECT count(*) AS n, sum(amount) AS s FROM checkouts","retention":{"age":"1h"}}`)
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:10", "DE", 5)))
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:30:10", "DE", 7)))
+	w.Until("revenue", w.Post("checkouts", 0, sale("13:05:00", "DE", 9)))
+	diff(t, w.Rows("revenue", runtime.RowsQuery{}), `
+		final 1 {"window_start":"2024-01-01T12:30:00Z","country":"DE","revenue":7,"n":1}
+		provisional 0 {"window_start":"2024-01-01T13:05:00Z","country":"DE","revenue":9,"n":1}`)
+	info, err := w.Views.Get("revenue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Rows != 2 || info.AsOf.Oldest == nil || *info.AsOf.Oldest != viewtest.Time("12:03:00") {
+		t.Errorf("%d rows, oldest %v", info.Rows, info.AsOf.Oldest)
+	}
+	// A correction of a row that has expired is a change, and the row stays away.
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:40:00", "FR", 1)))
+	w.Reopen()
+	if info, err = w.Views.Get("revenue"); err != nil || info.Rows != 3 {
+		t.Errorf("%d rows: %v", info.Rows, err)
+	}
+	last := w.Post("checkouts", 0, sale("13:06:00", "DE", 9))
+	w.Until("revenue", last)
+	w.Until("total", last)
+	diff(t, w.Rows("total", runtime.RowsQuery{}), `provisional 0 {"n":5,"s":31}`) // rows without time stay
+	// A rebuild keeps the same rows and appends no change.
+	end := w.Changes("revenue", stream.Position{})
+	before := w.Rows("revenue", runtime.RowsQuery{})
+	if _, err := w.Views.Rebuild(t.Context(), "revenue"); err != nil {
+		t.Fatal(err)
+	}
+	changed, stop, err := w.Views.Watch("revenue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for info.Rebuilding = true; info.Rebuilding; {
+		select {
+		case <-changed:
+		case <-time.After(viewtest.Patience):
+			t.Fatal("the rebuild does not end")
+		}
+		if info, err = w.Views.Get("revenue"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diff(t, w.Rows("revenue", runtime.RowsQuery{}), before)
+	diff(t, w.Changes("revenue", stream.Position{}), end)
+}
+
+// R3
+func TestOldChangesGoAndTheirPositionsAreAGap(t *testing.T) {
+	t.Parallel()
+	var passed atomic.Int64
+	w := viewtest.New(t, func(w *viewtest.World) {
+		began := time.Now()
+		w.Clock = func() time.Time { return began.Add(time.Duration(passed.Load())) }
+	})
+	w.Stream("checkouts", checkouts)
+	w.View("revenue", `{"sql":"`+revenue+`","retention":"1h"}`)
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:10", "DE", 5)))
+	first, _, err := w.Views.Standing("revenue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		passed.Add(int64(25 * time.Minute))
+		w.Until("revenue", w.Post("checkouts", 0, sale("12:00:20", "DE", 1)))
+		_, err = w.Views.Changes("revenue", first)
+		var gap *runtime.Gap
+		if gone := errors.As(err, &gap); gone != (i == 3) {
+			t.Errorf("after %d minutes: %v", 25*(i+1), err)
+		}
+	}
+	r, err := w.Views.Changes("revenue", stream.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for {
+		_, ok, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		n++
+	}
+	if n != 3 {
+		t.Errorf("%d epochs are left, not 3", n)
+	}
+}
