@@ -306,7 +306,7 @@ func (r *finalReader) connect(ctx context.Context) (done bool) {
 		if !ok {
 			continue
 		}
-		var m liveMessage
+		var m changesMessage
 		if err := json.Unmarshal(data, &m); err != nil {
 			r.fail(fmt.Errorf("reader of %s: %w in %.300s", r.view, err, data))
 			return true
@@ -317,7 +317,7 @@ func (r *finalReader) connect(ctx context.Context) (done bool) {
 	}
 }
 
-type liveMessage struct {
+type changesMessage struct {
 	Type, Position string
 	Changes        []struct {
 		Op, Status string
@@ -334,7 +334,7 @@ func (r *finalReader) fail(err error) {
 
 // take counts what a message holds. Its position is kept with it, as a reader does that stores both
 // in one transaction.
-func (r *finalReader) take(m liveMessage) {
+func (r *finalReader) take(m changesMessage) {
 	switch m.Type {
 	case "changes":
 	case "gap", "error":
