@@ -480,6 +480,13 @@ func (a *auctions) load(ctx context.Context) error {
 	return nil
 }
 
+// mallocs is how often this process has allocated so far.
+func mallocs() uint64 {
+	var m goruntime.MemStats
+	goruntime.ReadMemStats(&m)
+	return m.Mallocs
+}
+
 // cpuTime is what this process has used of the processor so far.
 func cpuTime() time.Duration {
 	var u syscall.Rusage

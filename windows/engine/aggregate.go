@@ -39,6 +39,8 @@ type aggregate struct {
 	// bounds: 1 the start, 2 the end.
 	sess   *sessions
 	bounds []int8
+	// panes, where the windows are those of a hop that share them, keeps what is fed.
+	panes *panes
 
 	// Scratch memory.
 	keyBuf []byte
@@ -103,6 +105,10 @@ func (a *aggregate) take(c *chunk) {
 
 // feed adds rows to their groups.
 func (a *aggregate) feed(c *chunk, sel []int32) {
+	if a.panes != nil {
+		a.panes.feed(c, sel)
+		return
+	}
 	a.slots = a.slots[:0]
 	last, lastKey := int32(-1), ""
 	n := c.Len
@@ -131,8 +137,13 @@ func (a *aggregate) feed(c *chunk, sel []int32) {
 			g.evidence = a.e.evidence(g.evidence, c.f, i)
 		}
 	}
+	a.add(c, sel, a.slots)
+}
+
+// add adds rows to the states of all calls; slots has one element a row of sel.
+func (a *aggregate) add(c *chunk, sel, slots []int32) {
 	var ranks []agg.Rank
-	if a.ordered && len(a.slots) > 0 {
+	if a.ordered && len(slots) > 0 {
 		ranks = a.rankOf(c, sel)
 	}
 	for i, call := range a.calls {
@@ -140,18 +151,18 @@ func (a *aggregate) feed(c *chunk, sel []int32) {
 		for _, col := range call.Args {
 			a.args = append(a.args, c.Cols[col])
 		}
-		rows, to := sel, a.slots
+		rows, to := sel, slots
 		if call.Filter >= 0 {
-			rows, to = a.only(c.Cols[call.Filter], sel)
+			rows, to = a.only(c.Cols[call.Filter], sel, slots)
 		}
 		a.cols[i].Add(to, rows, a.args, c.Weights, ranks)
 	}
 }
 
 // only selects the rows for which a call's FILTER is true.
-func (a *aggregate) only(pass *row.Vector, sel []int32) (rows, to []int32) {
+func (a *aggregate) only(pass *row.Vector, sel, slots []int32) (rows, to []int32) {
 	a.subSel, a.subTo = a.subSel[:0], a.subTo[:0]
-	for k, slot := range a.slots {
+	for k, slot := range slots {
 		i := int32(k)
 		if sel != nil {
 			i = sel[k]
@@ -200,6 +211,9 @@ func (a *aggregate) newSlot(key string) int32 {
 
 // settle gives out the groups whose windows became final, and in a loose plan all.
 func (a *aggregate) settle(_, wm windows.Micros) {
+	if a.panes != nil {
+		a.panes.sweep(wm)
+	}
 	a.give(a.marks.due(wm))
 	if a.e.loose {
 		a.flush()
@@ -208,14 +222,26 @@ func (a *aggregate) settle(_, wm windows.Micros) {
 
 // correct gives out what changed in windows that were final.
 func (a *aggregate) correct(windows.Micros) {
+	if a.panes != nil {
+		a.panes.correct()
+	}
 	if len(a.marks.late) > 0 {
 		a.give(a.marks.corrected())
 	}
 }
 
-func (a *aggregate) flush()        { a.give(a.marks.all()) }
-func (a *aggregate) pending() bool { return a.marks.pending() }
-func (a *aggregate) open() bool    { return a.marks.open() }
+func (a *aggregate) flush() {
+	if a.panes != nil {
+		a.panes.flush()
+	}
+	a.give(a.marks.all())
+}
+
+func (a *aggregate) pending() bool {
+	return a.marks.pending() || a.panes != nil && a.panes.pending()
+}
+
+func (a *aggregate) open() bool { return a.marks.open() || a.panes != nil && a.panes.open() }
 
 // give gives out the rows of groups, and lets go of those that are empty.
 func (a *aggregate) give(slots []int32) {
@@ -309,7 +335,41 @@ func (a *aggregate) differences(slots []int32, absent []bool, f *frame) {
 }
 
 // forget drops the groups that are closed; their rows stay as they were given out (G3).
-func (a *aggregate) forget(wm windows.Micros) { a.marks.closed(wm, a.drop) }
+func (a *aggregate) forget(wm windows.Micros) {
+	a.marks.closed(wm, a.drop)
+	if a.panes != nil {
+		a.panes.forget(wm)
+	}
+}
+
+// state takes a slot that is no group: a part of some.
+func (a *aggregate) state() int32 {
+	slot, grown := a.marks.take(windows.Never)
+	if grown {
+		a.groups = append(a.groups, group{})
+		for _, col := range a.cols {
+			col.Grow(len(a.groups))
+		}
+	}
+	a.groups[slot] = group{entry: -1}
+	a.marks.at[slot].changed = false // the group that it was is gone
+	return slot
+}
+
+// release lets go of a slot that state gave.
+func (a *aggregate) release(slot int32) {
+	for _, col := range a.cols {
+		col.Reset(slot)
+	}
+	a.marks.drop(slot)
+}
+
+// merge adds the states of slot src to those of dst.
+func (a *aggregate) merge(dst, src int32) {
+	for _, col := range a.cols {
+		col.Merge(dst, src)
+	}
+}
 
 // drop lets go of a group.
 func (a *aggregate) drop(slot int32) {

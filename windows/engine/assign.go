@@ -25,6 +25,9 @@ type fixed struct {
 	// its end (V2).
 	over    bool
 	finalAt func(end windows.Micros) windows.Micros
+	// panes, where an aggregate behind a hop shares them, has events go on once, with their pane's
+	// start as both bounds.
+	panes *paneSpan
 
 	errs       expr.Errors
 	start, end *row.Vector
@@ -34,9 +37,12 @@ type fixed struct {
 
 func (a *fixed) take(c *chunk) {
 	out := *c
-	if a.hop {
+	switch {
+	case a.panes != nil:
+		a.tell(c, &out)
+	case a.hop:
 		a.spread(c, &out)
-	} else {
+	default:
 		a.place(c, &out)
 	}
 	if a.over {
@@ -46,7 +52,7 @@ func (a *fixed) take(c *chunk) {
 	if from := a.e.cfg.WindowsFrom; from != nil {
 		sel := make([]int32, 0, out.rows())
 		out.each(func(i int) {
-			if a.start.I64[i] >= *from {
+			if at := a.start.I64[i]; at >= *from || a.panes != nil && a.panes.start(a.panes.last(a.panes.pane(at))) >= *from {
 				sel = append(sel, int32(i))
 			}
 		})
@@ -123,6 +129,22 @@ func (a *fixed) place(c, out *chunk) {
 	out.f = &frame{up: c.f, batch: c.f.batch, origin: c.f.origin, finalAt: a.end.I64}
 }
 
+// tell adds the start of the pane that an event lies in.
+func (a *fixed) tell(c, out *chunk) {
+	a.start.Resize(c.Len)
+	times := c.Cols[a.timeCol]
+	var start, end windows.Micros
+	for i := range c.Len {
+		if t := times.I64[i]; t < start || t >= end {
+			start = a.panes.origin + a.panes.pane(t)*a.panes.width
+			end = start + a.panes.width
+		}
+		a.start.I64[i] = start
+	}
+	out.Cols = append(slices.Clip(c.Cols), a.start, a.start)
+	out.f = &frame{up: c.f, batch: c.f.batch, origin: c.f.origin}
+}
+
 // spread gives a row for each window of hop, an event's windows one after the other.
 func (a *fixed) spread(c, out *chunk) {
 	a.start.Resize(0)
@@ -163,6 +185,10 @@ func (a *fixed) judge() {
 	if c.f == nil {
 		return
 	}
+	if a.panes != nil {
+		c.each(a.judgeWindows)
+		return
+	}
 	c.each(func(i int) {
 		at := c.f.finalAt[i]
 		ev := c.f.event(i)
@@ -188,6 +214,65 @@ func (a *fixed) judge() {
 	})
 }
 
+// judgeWindows judges an event by each of the windows that it lies in.
+func (a *fixed) judgeWindows(i int) {
+	c, e, p := &a.given, a.e, a.panes
+	ev, pane := c.f.event(i), p.pane(a.start.I64[i])
+	met, w := e.met[ev], p.first(pane)
+	if met < p.end(w) || e.failed(ev) || c.f.wasRefused(i) {
+		return
+	}
+	taken, refused, final := false, false, windows.NoWatermark
+	for ; w <= p.last(pane) && met >= p.end(w); w += p.slide {
+		if met >= windows.Later(p.end(w), p.allowed) {
+			refused = true
+		} else {
+			taken, final = true, p.end(w)
+		}
+	}
+	taken = taken || w <= p.last(pane)
+	switch {
+	case !taken:
+		c.f.refused = flagged(c.f.refused, c.Len, i)
+		e.anyRefused = true
+	case refused:
+		c.f.partial = flagged(c.f.partial, c.Len, i)
+	}
+	if final != windows.NoWatermark {
+		if e.stacked { // windows over this one become final later, maybe within the step
+			final = windows.AtOnce
+		}
+		e.cuts = append(e.cuts, cut{event: ev, finalAt: final})
+	}
+	if !a.options.Quiet {
+		e.markLate(ev)
+	}
+}
+
+// flagged sets flag i of n.
+func flagged(flags []bool, n, i int) []bool {
+	if flags == nil {
+		flags = make([]bool, n)
+	}
+	flags[i] = true
+	return flags
+}
+
+// noteWindows adds to an event's note what its windows did.
+func (a *fixed) noteWindows(n *lateNote, ev, i int) {
+	p, met := a.panes, a.e.met[ev]
+	pane := p.pane(a.start.I64[i])
+	for w := p.first(pane); w <= p.last(pane); w += p.slide {
+		switch end := p.end(w); {
+		case met >= windows.Later(end, p.allowed):
+			n.refused = append(n.refused, Refusal{Function: a.number, Start: p.start(w), End: end})
+		default:
+			n.taken = true
+			n.corrected = n.corrected || met >= end
+		}
+	}
+}
+
 // outcomes adds to the notes of late events what their windows here did.
 func (a *fixed) outcomes() {
 	c := &a.given
@@ -200,6 +285,10 @@ func (a *fixed) outcomes() {
 			return
 		}
 		n := a.e.note(ev)
+		if a.panes != nil {
+			a.noteWindows(n, ev, i)
+			return
+		}
 		switch {
 		case c.f.refused != nil && c.f.refused[i]:
 			n.refused = append(n.refused, Refusal{Function: a.number, Start: a.start.I64[i], End: a.end.I64[i]})

@@ -9,7 +9,7 @@ import (
 
 // build makes the operators of the plan. A node that two others read is one operator.
 func (e *Engine) build(own Config) error {
-	b := &builder{e: e, own: own, made: map[query.Node]*targets{}, readers: map[query.Node]int{}, fused: map[*query.Assign]bool{}, sess: map[*query.Assign]*sessions{}}
+	b := &builder{e: e, own: own, made: map[query.Node]*targets{}, readers: map[query.Node]int{}, fused: map[*query.Assign]bool{}, panes: map[*query.Assign]*paneSpan{}, sess: map[*query.Assign]*sessions{}}
 	b.count(e.plan.Root)
 	e.emit = newEmitter(e)
 	outs, err := b.node(e.plan.Root, true)
@@ -28,6 +28,8 @@ type builder struct {
 	readers map[query.Node]int
 	// fused are the session functions whose sessions an aggregate behind them groups by.
 	fused map[*query.Assign]bool
+	// panes are those of the hops whose windows an aggregate behind them groups by.
+	panes map[*query.Assign]*paneSpan
 	sess  map[*query.Assign]*sessions
 	ids   byte
 }
@@ -164,7 +166,10 @@ func follow(n query.Node, col int) func(end windows.Micros) windows.Micros {
 			return func(end windows.Micros) windows.Micros { return end }
 		case x.Kind == windows.Tumble:
 			// All windows that start before end are final when the last of them is.
-			return func(end windows.Micros) windows.Micros { return x.Size.Add(x.Size.Bucket(end - 1)) }
+			return func(end windows.Micros) windows.Micros {
+				_, last := windows.Tumbling{Size: x.Size, Zone: x.Zone}.Window(end - 1)
+				return last
+			}
 		case x.Kind == windows.Hop:
 			return func(end windows.Micros) windows.Micros { return x.Size.Add(x.Slide.Bucket(end - 1)) }
 		}
@@ -228,7 +233,7 @@ func (b *builder) scan(n *query.Scan) *targets {
 
 func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
 	var bounds []int8
-	from := b.sessionsOf(n)
+	from := b.groupsOf(n, windows.Session)
 	if from != nil {
 		bounds = from.bounds
 		b.fused[from.assign] = true
@@ -236,9 +241,21 @@ func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
 		// final before all of them are given out.
 		b.e.loose = b.e.loose || !last
 	}
+	hop := b.groupsOf(n, windows.Hop)
+	var span *paneSpan
+	if hop != nil && !b.e.cfg.Evidence && follow(hop.assign.In, hop.assign.TimeCol) == nil {
+		span = newPaneSpan(hop.assign.Slide, hop.assign.Size, b.e.cfg.WindowsFrom)
+	}
+	if span != nil {
+		span.allowed = b.e.function(hop.assign.Number, b.own).AllowedLateness
+		b.panes[hop.assign] = span
+	}
 	a, err := newAggregate(b.e, b.ids, n, last, bounds)
 	if err != nil {
 		return nil, err
+	}
+	if span != nil {
+		a.panes = newPanes(a, span, hop.bounds)
 	}
 	b.ids++
 	if err := b.connect(n.In, a, false); err != nil {
@@ -252,16 +269,16 @@ func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
 	return a, nil
 }
 
-// sessionGroups says that the groups of an aggregate are those of sessions.
-type sessionGroups struct {
+// windowGroups says that the groups of an aggregate are those of windows.
+type windowGroups struct {
 	assign *query.Assign
-	bounds []int8 // for each key: 1 the session's start, 2 its end, 0 something else
+	bounds []int8 // for each key: 1 the window's start, 2 its end, 0 something else
 }
 
-// sessionsOf finds the session function under an aggregate whose groups each lie in one session:
-// the keys hold a bound and all keys of the function, and nothing in between computes with the
-// bounds. It returns nil where that is not so.
-func (b *builder) sessionsOf(n *query.Aggregate) *sessionGroups {
+// groupsOf finds the session or hop function under an aggregate whose groups each lie in one
+// window: the keys hold a bound and all keys of the function, and nothing in between computes with
+// the bounds. It returns nil where that is not so.
+func (b *builder) groupsOf(n *query.Aggregate, kind windows.Kind) *windowGroups {
 	// where[c] is where column c of the node comes from, in the function's columns; −1: computed.
 	type trace struct {
 		assign *query.Assign
@@ -303,7 +320,7 @@ func (b *builder) sessionsOf(n *query.Aggregate) *sessionGroups {
 					return trace{}, false
 				}
 			}
-			return t, x.Kind == windows.Session && (x.Where == nil || plain(t, x.Where.Reads()))
+			return t, x.Kind == kind && (x.Where == nil || plain(t, x.Where.Reads()))
 		case *query.Filter:
 			t, ok := follow(x.In)
 			return t, ok && plain(t, x.Pred.Reads())
@@ -330,7 +347,7 @@ func (b *builder) sessionsOf(n *query.Aggregate) *sessionGroups {
 		return nil
 	}
 	start := len(t.assign.Fields()) - 2
-	out := &sessionGroups{assign: t.assign, bounds: make([]int8, len(n.Keys))}
+	out := &windowGroups{assign: t.assign, bounds: make([]int8, len(n.Keys))}
 	has := map[int]bool{}
 	for i, k := range n.Keys {
 		has[t.where[k]] = true
@@ -364,9 +381,9 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 	switch n.Kind {
 	case windows.Tumble, windows.Hop:
 		o := &fixed{
-			e: b.e, number: n.Number, hop: n.Kind == windows.Hop, tumble: windows.Tumbling{Size: n.Size},
+			e: b.e, number: n.Number, hop: n.Kind == windows.Hop, tumble: windows.Tumbling{Size: n.Size, Zone: n.Zone},
 			hopping: windows.Hopping{Slide: n.Slide, Size: n.Size}, timeCol: n.TimeCol, where: n.Where,
-			options: options, over: finalAt != nil, finalAt: finalAt, start: row.NewVector(ts, 0), end: row.NewVector(ts, 0),
+			options: options, over: finalAt != nil, finalAt: finalAt, panes: b.panes[n], start: row.NewVector(ts, 0), end: row.NewVector(ts, 0),
 		}
 		if err := b.connect(n.In, o, false); err != nil {
 			return nil, err

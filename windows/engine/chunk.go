@@ -42,6 +42,8 @@ type frame struct {
 	times []windows.Micros
 	// refused are rows that a window did not take; set by the judge.
 	refused []bool
+	// partial are rows that some of their windows refused, where an aggregate with panes is behind.
+	partial []bool
 	// upsert says that the rows are the present rows of groups and not differences: what is not
 	// selected any more at the end is withdrawn. owner and slots tell the groups.
 	upsert bool

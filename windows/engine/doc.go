@@ -21,6 +21,10 @@
 // else rows are kept and given out again ([sessionRows]). A plan in which a group can hold windows
 // of different ends is loose: nothing less than everything is given on at the end of a step.
 //
+// Hops share panes: where an aggregate groups by a hop's windows and computes with nothing of them,
+// an event touches one partial aggregate, and a window's row is put together when it is given out
+// ([panes]).
+//
 // # One entry
 //
 //	compute   everything that follows from one event alone, in all branches; an event that fails

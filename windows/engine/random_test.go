@@ -23,6 +23,9 @@ var randomViews = []struct {
 }{
 	{"tumble", "SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM tumble(s, ts, INTERVAL '1 minute') GROUP BY ALL", windows.Tumble},
 	{"hop", "SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM hop(s, ts, INTERVAL '1 minute', INTERVAL '150 seconds') GROUP BY ALL", windows.Hop},
+	// Windows of many panes, so that blocks of them are kept merged; and of panes shorter than the slide.
+	{"hop of many panes", "SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM hop(s, ts, INTERVAL '5 seconds', INTERVAL '310 seconds') GROUP BY ALL", windows.Hop},
+	{"hop of small panes", "SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM hop(s, ts, INTERVAL '15 seconds', INTERVAL '100 seconds') WHERE v > 0 GROUP BY ALL", windows.Hop},
 	{"hop with holes", "SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM hop(s, ts, INTERVAL '2 minutes', INTERVAL '1 minute') GROUP BY ALL", windows.Hop},
 	{"session", "SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM session(s, ts, INTERVAL '20 seconds', k) GROUP BY ALL", windows.Session},
 	{"slide", "SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM slide(s, ts, INTERVAL '30 seconds', k) GROUP BY ALL", windows.Slide},
@@ -191,8 +194,13 @@ func (s *script) judged(kind windows.Kind) {
 			add(e, start, start+60*sec)
 		case windows.Hop:
 			slide, size := 60*sec, 150*sec
-			if strings.Contains(s.sql, "2 minutes") {
+			switch {
+			case strings.Contains(s.sql, "2 minutes"):
 				slide, size = 120*sec, 60*sec
+			case strings.Contains(s.sql, "'310 seconds'"):
+				slide, size = 5*sec, 310*sec
+			case strings.Contains(s.sql, "'100 seconds'"):
+				slide, size = 15*sec, 100*sec
 			}
 			for start := (windows.Interval{Micros: slide}).Bucket(e.at); start+size > e.at; start -= slide {
 				add(e, start, start+size)

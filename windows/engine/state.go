@@ -17,6 +17,7 @@ import (
 //
 //	t               the tracker
 //	c               the counts
+//	h id n key      what panes or windows of a hop hold of a group, for the aggregate with this number
 //	g id groupkey   a group of the aggregate with this number (one byte)
 //	s id key        the sessions of a key of the session function with this number
 //	w id key …      a row of the slide function with this number
@@ -37,6 +38,7 @@ const (
 	spaceSessionRow = 'x'
 	spacePartition  = 'p'
 	spaceFinal      = 'f'
+	spacePane       = 'h'
 	spaceRow        = 'r'
 )
 
@@ -96,7 +98,7 @@ func (e *Engine) Load(key, value []byte) error {
 		e.wm = e.tracker.Watermark()
 	case spaceCounts:
 		err = e.counts.decode(value)
-	case spaceGroup, spaceSession, spaceSlide, spaceSessionRow, spacePartition, spaceFinal:
+	case spaceGroup, spaceSession, spaceSlide, spaceSessionRow, spacePartition, spaceFinal, spacePane:
 		err = errState
 		if part := e.part(key); part != nil {
 			err = part.load(key[2:], value)
@@ -125,6 +127,9 @@ func (e *Engine) part(key []byte) loader {
 		case *aggregate:
 			if key[0] == spaceGroup && key[1] == o.id {
 				return o
+			}
+			if key[0] == spacePane && key[1] == o.id && o.panes != nil {
+				return o.panes
 			}
 		case *topN:
 			if key[0] == spacePartition && key[1] == o.id {
@@ -193,6 +198,9 @@ func (c *Counts) decode(src []byte) error {
 // call, with flag 2 the row, with 4 the number of counts and for each finalAt and count, with 8 the
 // places.
 func (a *aggregate) save(w *writes) {
+	if a.panes != nil {
+		a.panes.save(w)
+	}
 	for _, key := range a.gone {
 		w.drop(a.stateKey(key))
 	}
@@ -288,6 +296,9 @@ func (a *aggregate) load(key, value []byte) error {
 
 func (a *aggregate) loaded() error {
 	a.marks.loaded()
+	if a.panes != nil {
+		a.panes.loaded()
+	}
 	return nil
 }
 
