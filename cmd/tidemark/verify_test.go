@@ -59,6 +59,8 @@ var fruitViews = map[string]string{
 	"errors":   `{"sql":"SELECT fruit, sum(CAST(note AS BIGINT)) AS total FROM fruit GROUP BY ALL"}`,
 	"raw":      `{"sql":"SELECT fruit, amount, note FROM fruit WHERE amount > 3"}`,
 	"tops":     `{"sql":"SELECT window_start, fruit, amount FROM tumble(fruit, ts, INTERVAL '1 minute') QUALIFY row_number() OVER (PARTITION BY window_start ORDER BY amount DESC) <= 2"}`,
+	"kept":     `{"sql":"SELECT window_start, fruit, count(*) AS n FROM tumble(fruit, ts, INTERVAL '1 minute') GROUP BY ALL","retention":"20m","allowed_lateness":"1m"}`,
+	"recent":   `{"sql":"SELECT fruit, amount, note FROM fruit","retention":{"age":"20m"}}`,
 	"instant":  `{"sql":"SELECT window_start, count(*) AS n FROM hop(fruit, ts, INTERVAL '1 minute', INTERVAL '3 minutes') GROUP BY ALL","start":"2024-01-01T12:03:00Z","late":"drop"}`,
 }
 

@@ -24,6 +24,7 @@ type prover struct {
 	judge   *judge.Judge
 	assigns map[int]*query.Assign
 	whole   bool // see onlyThroughIt
+	ownRows bool // each row is an event, in no window
 	sources []*source
 	refused *row.Batch // rows of the table of refusals that are not put yet
 	put     func(table int, rows *row.Batch) error
@@ -82,6 +83,7 @@ func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runti
 		}
 	})
 	p.whole = onlyThroughIt(plan, len(p.assigns))
+	p.ownRows = plan.PassThrough && len(p.assigns) == 0
 	for _, s := range proof.Sources {
 		rel, _ := proof.Catalog.Relation(s.Name)
 		src := &source{ProofSource: s, fields: append(append([]row.Field{}, rel.Fields...), pseudoFields...), read: make([]bool, len(rel.Fields))}
@@ -269,8 +271,12 @@ func (p *prover) tell(ev judge.Event, _ judge.Account) {
 	p.each()
 }
 
-// early reports whether an event lies before the instant at which the view begins (R2).
+// early reports whether an event lies before the instant at which the view begins (R2), or is a row
+// that has expired (R3).
 func (p *prover) early(at windows.Micros) bool {
+	if oldest := p.claim.AsOf.Oldest; oldest != nil && p.ownRows && at < *oldest {
+		return true
+	}
 	return p.proof.EventsFrom != nil && at < *p.proof.EventsFrom
 }
 
@@ -365,6 +371,9 @@ func (p *prover) left(number int, a *query.Assign, ctes bool) (query.Left, error
 	}
 	if from := p.judge.WindowsFrom(); from != nil {
 		output = append(output, fmt.Sprintf("window_start >= make_timestamp(%d)", *from))
+	}
+	if oldest := p.claim.AsOf.Oldest; oldest != nil && !p.plan.NeverFinal {
+		output = append(output, fmt.Sprintf("window_end >= make_timestamp(%d)", *oldest))
 	}
 	if p.finalOnly(number) {
 		wm := p.judge.Watermark()
