@@ -42,13 +42,16 @@ func newPromise() *promise {
 	return &promise{committed: map[stream.Partition]stream.Offset{}, letters: map[string]bool{}, attempts: map[stream.Place]int{}}
 }
 
+// crashEvents are the events of each partition.
+const crashEvents = 120
+
 // TestGroupNeverGoesBackPastItsCommits cuts the power under members at work: what was answered is
 // there (I3, I4), a dead letter and the offset behind it together (I5).
 func TestGroupNeverGoesBackPastItsCommits(t *testing.T) {
 	t.Parallel()
-	seeds, crashes := 20, 5
+	seeds, crashes := 10, 10
 	if long() {
-		seeds, crashes = 400, 5
+		seeds, crashes = 200, 10
 	}
 	for seed := range uint64(seeds) {
 		mem := vfs.NewCrashableMem()
@@ -68,13 +71,13 @@ func TestCrashOfGroupsSeesMissingFsync(t *testing.T) {
 }
 
 func crashGroups(t *testing.T, seed uint64, crashes int, mem *vfs.MemFS, fs vfs.FS) (wrong []string) {
-	const partitions, events = 3, 400
+	const partitions = 3
 	w := &world{t: t, fs: fs, clock: logtest.NewClock()}
 	w.opts.MaxAttempts = 2
 	w.open()
 	w.declare(partitions)
 	for p := range stream.Partition(partitions) {
-		w.send(p, events)
+		w.send(p, crashEvents)
 	}
 	told := newPromise()
 	stop := make(chan struct{})
@@ -229,7 +232,7 @@ func drain(w *world, info *group.Info, dead map[string]bool) (wrong []string) {
 		w.commitAll("rest", out)
 	}
 	for p, o := range next {
-		if skip(p); next[p] != 400 {
+		if skip(p); next[p] != crashEvents {
 			return []string{fmt.Sprintf("partition %d ended at %d", p, o)}
 		}
 	}

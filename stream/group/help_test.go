@@ -1,6 +1,7 @@
 package group_test
 
 import (
+	"flag"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -18,6 +19,24 @@ import (
 )
 
 const orders = stream.ID(1)
+
+// TestMain bounds the runs of the model, which open a store each; -rapid.checks says otherwise.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	checks := "30"
+	if long() {
+		checks = "1000"
+	}
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name == "rapid.checks" {
+			checks = f.Value.String()
+		}
+	})
+	if err := flag.Set("rapid.checks", checks); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
 
 // world is a log with one stream and its groups, on a file system in memory.
 type world struct {

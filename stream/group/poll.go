@@ -328,6 +328,16 @@ func (e *edit) give(p stream.Partition, most, bytes int, commit bool) ([]Event, 
 		return nil, err
 	}
 	var events []Event
+	if len(batches) > 0 { // what compaction has removed before the next event needs no commit
+		first := batches[0].End()
+		if i := batches[0].Index(next); i < batches[0].Len {
+			first = offsetOf(batches[0], i)
+		}
+		if first > next {
+			e.commitTo(p, first)
+			return e.give(p, most, bytes, commit)
+		}
+	}
 	for _, b := range batches {
 		for i := 0; i < b.Len && next < end && len(events) < most && bytes > 0; i++ {
 			o := offsetOf(b, i)
@@ -335,7 +345,6 @@ func (e *edit) give(p stream.Partition, most, bytes int, commit bool) ([]Event, 
 				continue
 			}
 			if o >= end {
-				next = end
 				break
 			}
 			next = o + 1
@@ -362,7 +371,7 @@ func (e *edit) give(p stream.Partition, most, bytes int, commit bool) ([]Event, 
 }
 
 // offsetOf is the offset of event i of a batch.
-func offsetOf(b *stream.Batch, i int) stream.Offset { return b.Base + stream.Offset(i) }
+func offsetOf(b *stream.Batch, i int) stream.Offset { return b.Offset(i) }
 
 func eventOf(b *stream.Batch, i int) Event {
 	ev := Event{

@@ -43,7 +43,7 @@ type hand struct {
 // somebody who could commit it (P16).
 func TestFencedMemberCommitsNothing(t *testing.T) {
 	t.Parallel()
-	rebalances := 150
+	rebalances := 80
 	if long() {
 		rebalances = 1000
 	}
