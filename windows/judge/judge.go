@@ -372,6 +372,20 @@ func took(final bool) Outcome {
 	return Counted
 }
 
+// first is the latest window of tumble or hop that begins at t or before.
+func first(a *query.Assign, slide windows.Interval, t windows.Micros) (start, end windows.Micros) {
+	if a.Zone != nil {
+		return a.Zone.Window(a.Size, t)
+	}
+	start = slide.Bucket(t)
+	return start, a.Size.Add(start)
+}
+
+// earlier is the window before the one that begins at start.
+func earlier(a *query.Assign, slide windows.Interval, start windows.Micros) (windows.Micros, windows.Micros) {
+	return first(a, slide, start-1)
+}
+
 // fixed judges by each window of tumble and hop apart (L2).
 func (j *Judge) fixed(a *query.Assign, in *row.Batch, k int, met windows.Micros, ev Event) (f fate) {
 	t := in.Cols[a.TimeCol].I64[k]
@@ -380,8 +394,7 @@ func (j *Judge) fixed(a *query.Assign, in *row.Batch, k int, met windows.Micros,
 		slide = a.Size
 	}
 	f.hidden = true
-	for start := slide.Bucket(t); a.Size.Add(start) > t; start = slide.Bucket(start - 1) {
-		end := a.Size.Add(start)
+	for start, end := first(a, slide, t); end > t; start, end = earlier(a, slide, start) {
 		if !j.givenOut(start) {
 			continue
 		}
@@ -587,8 +600,8 @@ func (s *single) assign(a *query.Assign, in *row.Batch) *row.Batch {
 			if a.Kind == windows.Tumble {
 				slide = a.Size
 			}
-			for start := slide.Bucket(t); a.Size.Add(start) > t; start = slide.Bucket(start - 1) {
-				out.AppendAll(withBounds(in, k, start, a.Size.Add(start)))
+			for start, end := first(a, slide, t); end > t; start, end = earlier(a, slide, start) {
+				out.AppendAll(withBounds(in, k, start, end))
 			}
 		}
 	}

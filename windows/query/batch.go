@@ -165,8 +165,12 @@ func (r *rewriter) query(v any, ctes []namedQuery) {
 		keepNames(q)
 		s := r.selection(q, from, ctes)
 		for name, m := range q {
+			inner := s
+			if name == "modifiers" { // the star of ORDER BY ALL stands for the SELECT list
+				inner.events = nil
+			}
 			if name != "from_table" && name != "cte_map" {
-				r.inside(m, ctes, s)
+				r.inside(m, ctes, inner)
 			}
 		}
 		settleLimit(q, s)
@@ -437,10 +441,18 @@ func (r *rewriter) window(t, f object, ctes []namedQuery) object {
 			WithHint("write %s", kind.usage))
 	}
 	keys := args[2+kind.spans:]
+	var zone *windows.Zone
+	if kind.kind == windows.Tumble && len(keys) == 1 {
+		if l, ok := decodeExpr(keys[0]).(*literal); ok && l.value.Type.Kind == row.Varchar {
+			b := &binder{}
+			zone = zoneOf(l.value, b.span(&call{exprHead: exprHead{at: at}, name: name}, decodeExpr(args[2])), max(at, leftmost(keys)))
+			keys = nil
+		}
+	}
 	if kind.kind == windows.Tumble || kind.kind == windows.Hop {
 		if len(keys) > 0 {
 			refuse(unsupported(max(at, leftmost(keys)), "%s has %d arguments too many", name, len(keys)).
-				WithHint("write %s; windows in a time zone aren't supported yet", kind.usage))
+				WithHint("write %s", kind.usage))
 		}
 	}
 	for _, k := range keys {
@@ -465,6 +477,9 @@ func (r *rewriter) window(t, f object, ctes []namedQuery) object {
 		holes[fmt.Sprintf("__key%d", i)] = k
 	}
 	template := windowSQL(kind.kind, len(keys), hidden)
+	if zone != nil {
+		template = zonedSQL(hidden)
+	}
 	if kind.kind == windows.Hop {
 		template = strings.Replace(template, "__count", fmt.Sprint(r.hopCount(args[2], args[3], at)), 1)
 	}
@@ -473,6 +488,9 @@ func (r *rewriter) window(t, f object, ctes []namedQuery) object {
 	}
 	statement := parse(r.parser, "SELECT * FROM ("+template+") AS w")
 	node, _ := statement["node"].(object)
+	if zone != nil {
+		node, _ = r.withZone(node, zone).(object)
+	}
 	out, ok := fill(node["from_table"], holes, input).(object)
 	if !ok {
 		refuse(problem.New(422, "bad_sql", "the window function %s could not be written as SQL", name).At(at))

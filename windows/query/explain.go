@@ -90,6 +90,9 @@ func operator(p *Plan, n Node) string {
 		default:
 			s += fmt.Sprintf(" size %s", n.Size)
 		}
+		if n.Zone != nil {
+			s += " in " + n.Zone.Name()
+		}
 		if len(n.Keys) > 0 {
 			s += " per " + columnTexts(fields, n.Keys)
 		}

@@ -138,6 +138,8 @@ type Assign struct {
 	Slide windows.Interval
 	// Keys are the columns that sessions and slides are made by; rows of one key share windows.
 	Keys []int
+	// Zone is the time zone whose calendar the windows follow; nil: UTC. Tumble only (Z1).
+	Zone *windows.Zone
 	// Number is the function's place in the text, from 0.
 	Number int
 	// Where is the WHERE of the SELECT that reads the function, over this node's own columns, or

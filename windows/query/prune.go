@@ -161,7 +161,7 @@ func (p *pruner) make(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 		width := len(n.In.Fields())
 		in, to := p.prune(n.In)
 		out := NewAssign(in, n.Kind, to[n.TimeCol], n.Size, n.Slide)
-		out.Number, out.Keys = n.Number, movedAll(n.Keys, to)
+		out.Number, out.Zone, out.Keys = n.Number, n.Zone, movedAll(n.Keys, to)
 		to[width], to[width+1] = len(in.Fields()), len(in.Fields())+1
 		if n.Where != nil {
 			out.Where = moved(n.Where, to)

@@ -243,8 +243,12 @@ func (b *binder) window(t *tableFunction, needKey bool) *relation {
 	for i, a := range c.args[2+w.spans:] {
 		last := i == len(c.args)-3-w.spans
 		if l, ok := a.(*literal); ok && last && l.value.Type.Kind == row.Varchar {
+			if w.kind == windows.Tumble && i == 0 {
+				n.Zone = zoneOf(l.value, spans[0], place(a, c.at))
+				continue
+			}
 			refuse(unsupported(place(a, c.at), "windows in a time zone (%s) aren't supported yet", literalText(l.value)).
-				WithHint("leave it out: windows are in UTC"))
+				WithHint("tumble over whole days, weeks or months takes a time zone; leave it out here: windows are in UTC"))
 		}
 		if w.kind != windows.Session && w.kind != windows.Slide {
 			refuse(problem.New(422, "bad_sql", "%s has %d arguments too many", c.name, len(c.args)-2-w.spans).At(place(a, c.at)).
@@ -267,6 +271,22 @@ func (b *binder) window(t *tableFunction, needKey bool) *relation {
 		n.Keys = append(n.Keys, col)
 	}
 	return b.assigned(t, in, n, name)
+}
+
+// zoneOf is the time zone that the last argument of tumble names (Z1).
+func zoneOf(name *row.Vector, size windows.Interval, at int) *windows.Zone {
+	if name.IsNull(0) {
+		refuse(problem.New(422, "bad_time_zone", "the time zone is NULL").At(at).WithHint("write its name, such as 'Europe/Berlin', or leave it out for UTC"))
+	}
+	zone, err := windows.LoadZone(name.Str[0])
+	if err != nil {
+		refuse(problem.New(422, "bad_time_zone", "%v", err).At(at).WithHint("write its name in the time zone database, such as 'Europe/Berlin'"))
+	}
+	if size.Micros != 0 {
+		refuse(unsupported(at, "windows of %s in a time zone aren't supported yet", size).
+			WithHint("write whole days, weeks or months, such as INTERVAL '1 day'; windows of hours are in UTC without a time zone"))
+	}
+	return zone
 }
 
 // maxHopWindows bounds in how many windows of a hop one event may lie.
