@@ -41,9 +41,9 @@ type sendCmd struct {
 }
 
 func (*sendCmd) Help() string {
-	return `The file may be sent again at any time: every request carries an Idempotency-Key made of the
-stream, its byte range in the file and its bytes, so what the server has already is not taken twice
-(for 24 hours; events with an id_field are also recognised by their id).
+	return `The same command may be repeated for 24 hours: every request carries an Idempotency-Key made of the
+stream, its byte range in the file and its bytes, so what the server has already is not taken twice. With
+another --batch the requests are others; then only a stream with an id_field recognises its events.
 
   tidemark send flights flights.ndjson
   cat events.csv | tidemark send visits - --format csv --rate 1000`
@@ -345,6 +345,9 @@ func (c *sendCmd) post(ctx context.Context, cl *client, b sendBatch, counts *tal
 				err = explain(p)
 			}
 			return fmt.Errorf("events %d to %d: %w", b.first, b.first+b.count-1, err)
+		}
+		if try == 0 && !c.Quiet {
+			fmt.Fprintf(os.Stderr, "send: %v; trying again, at most %d times\n", err, c.Retries)
 		}
 		pause := time.Duration(200<<min(try, 6)) * time.Millisecond
 		if known && p.RetryAfter > 0 {
