@@ -250,7 +250,7 @@ func (j *Judge) judge(b *stream.Batch, i int, ev Event) Outcome {
 	if from := j.cfg.EventsFrom; from != nil && b.Times[i] < *from {
 		return Outside
 	}
-	one := &single{b: b, i: i, plan: j.plan, made: map[query.Node]*row.Batch{}}
+	one := &single{b: b, i: i, plan: j.plan, from: j.windowsFrom, made: map[query.Node]*row.Batch{}}
 	if one.failed = j.cfg.Outside[ev]; one.failed == "" {
 		one.all(j.plan.Root)
 	}
@@ -518,6 +518,7 @@ type single struct {
 	b      *stream.Batch
 	i      int
 	plan   *query.Plan
+	from   *windows.Micros // windows of tumble and hop that begin earlier are not given out
 	made   map[query.Node]*row.Batch
 	failed string
 }
@@ -601,7 +602,9 @@ func (s *single) assign(a *query.Assign, in *row.Batch) *row.Batch {
 				slide = a.Size
 			}
 			for start, end := first(a, slide, t); end > t; start, end = earlier(a, slide, start) {
-				out.AppendAll(withBounds(in, k, start, end))
+				if s.from == nil || start >= *s.from { // what is not given out computes nothing (R2)
+					out.AppendAll(withBounds(in, k, start, end))
+				}
 			}
 		}
 	}
