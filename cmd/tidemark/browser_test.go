@@ -77,6 +77,18 @@ func see(t *testing.T, ctx context.Context, selector, want string) {
 	}
 }
 
+// become waits until a script's value is true.
+func become(t *testing.T, ctx context.Context, script string) {
+	t.Helper()
+	end := time.Now().Add(patience)
+	for !eval[bool](t, ctx, "!!("+script+")") {
+		if time.Now().After(end) {
+			t.Fatalf("this does not become true: %s\nthe page: %.2000s", script, eval[string](t, ctx, `document.body.innerText`))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 // eval is the value of a script.
 func eval[T any](t *testing.T, ctx context.Context, script string) T {
 	t.Helper()

@@ -58,6 +58,7 @@ type server struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	log  *lockedBuffer
+	demo bool // `tidemark demo` in place of `serve`
 }
 
 type lockedBuffer struct {
@@ -105,7 +106,11 @@ func tailOf(s string, n int) string { return s[max(0, len(s)-n):] }
 
 func (s *server) start() {
 	s.t.Helper()
-	args := append([]string{"serve", "--data", s.dir, "--listen", s.addr, "--history-memory", "256MB", "--history-threads", "1"}, s.args...)
+	command := "serve"
+	if s.demo {
+		command = "demo"
+	}
+	args := append([]string{command, "--data", s.dir, "--listen", s.addr, "--history-memory", "256MB", "--history-threads", "1"}, s.args...)
 	s.cmd = tidemark(context.Background(), args...)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	if err := s.cmd.Start(); err != nil {

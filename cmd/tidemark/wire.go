@@ -134,7 +134,10 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 		return nil, err
 	}
 	s.in = ingest.New(streams, s.log, ingest.Options{AutoCreate: o.AutoCreate, Groups: groups, Store: s.dir.KV})
-	page := pages.Deps{Streams: streams, Log: s.log, Views: s.views, Definitions: cat, Demo: demo, Address: o.Listen}
+	metrics := s.metrics(o, streams, hub, groups)
+	page := pages.Deps{
+		Streams: streams, Log: s.log, Views: s.views, Definitions: cat, Demo: demo, Address: o.Listen, Metrics: metrics, Keys: s.keys,
+	}
 	s.app = web.New(web.Options{
 		API: api.Deps{
 			Streams: streams, Log: s.log, Views: bind.Views(s.views), Alerts: bind.Alerts(alerts), Dashboards: cat,
@@ -150,7 +153,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 			func(r fiber.Router) { pages.Mount(r, page) },
 			(&backups{dir: s.dir, logger: logger}).mount,
 		},
-		Metrics:   s.metrics(streams, hub, groups),
+		Metrics:   metrics,
 		Ready:     s.ready,
 		ErrorPage: page.ErrorPage,
 		Logger:    logger,
@@ -264,9 +267,12 @@ func minimumFree(o options) (uint64, error) {
 }
 
 // metrics collects what operators watch.
-func (s *service) metrics(streams *stream.Registry, hub *live.Hub, groups *group.Service) prometheus.Gatherer {
+func (s *service) metrics(o options, streams *stream.Registry, hub *live.Hub, groups *group.Service) prometheus.Gatherer {
 	r := prometheus.NewRegistry()
 	r.MustRegister(&collector{service: s, streams: streams, hub: hub}, live.NewCollector(hub))
+	r.MustRegister(&gauges{
+		service: s, log: pebblelog.Options{QueueBytes: int(o.Memory / 10)}.WithDefaults(), history: history.Options{}.WithDefaults(), cache: o.Memory / 4 * 3 / 4, path: o.Data,
+	})
 	r.MustRegister(s.keys, &fates{service: s, streams: streams, in: s.in, groups: groups})
 	return r
 }

@@ -19,9 +19,12 @@ import (
 type Dashboard struct {
 	Title string `json:"title"`
 	// Range is what the panels show, such as "now-6h", or "from,to".
-	Range  string  `json:"range,omitempty"`
-	TZ     string  `json:"tz,omitempty"`
-	Panels []Panel `json:"panels"`
+	Range string `json:"range,omitempty"`
+	TZ    string `json:"tz,omitempty"`
+	// Managed names what keeps the definition, such as a file that is applied: the page does not
+	// offer to change it.
+	Managed string  `json:"managed,omitempty"`
+	Panels  []Panel `json:"panels"`
 }
 
 // Panel is one chart, table or text of a dashboard.
@@ -40,13 +43,18 @@ type Panel struct {
 	Compare string   `json:"compare,omitempty"`
 	Unit    string   `json:"unit,omitempty"`
 	Range   string   `json:"range,omitempty"`
-	Text    string   `json:"text,omitempty"`
+	// Style of a timeseries: line, area, stacked or bars; of a bar: stacked, or nothing.
+	Style string `json:"style,omitempty"`
+	Text  string `json:"text,omitempty"`
 	// Grid is column, row, width and height on a grid of 12 columns.
 	Grid []int `json:"grid,omitempty"`
 }
 
 // PanelTypes are the types of panels.
 var PanelTypes = []string{"timeseries", "stat", "toplist", "table", "bar", "heatmap", "histogram", "feed", "alerts", "text"}
+
+// PanelStyles are the ways to draw a timeseries.
+var PanelStyles = []string{"line", "area", "stacked", "bars"}
 
 const (
 	maxPanels   = 100
@@ -115,6 +123,7 @@ func (d *Dashboard) check() error {
 		_, err := time.LoadLocation(d.TZ)
 		add("tz: "+d.TZ+" is no time zone; write UTC or Europe/Berlin", err == nil)
 	}
+	add("managed: it has more than 200 bytes", len(d.Managed) <= 200)
 	add("panels: at most 100", len(d.Panels) <= maxPanels)
 	seen := map[string]bool{}
 	for i := range d.Panels {
@@ -147,6 +156,7 @@ func (p *Panel) check(add func(what string, ok bool)) {
 	if p.Type == "timeseries" || p.Type == "bar" || p.Type == "stat" || p.Type == "toplist" || p.Type == "heatmap" {
 		add("y is missing", len(p.Y) > 0)
 	}
+	add("style is "+p.Style+"; it is one of "+strings.Join(PanelStyles, " "), p.Style == "" || slices.Contains(PanelStyles, p.Style))
 	add("limit is below 0", p.Limit >= 0)
 	add("compare is previous or nothing", p.Compare == "" || p.Compare == "previous")
 	add("range: write now-6h, or two instants with a comma", isRange(p.Range))

@@ -40,6 +40,11 @@ var rules = map[string]Rule{
 	"GET /streams/:name": {Any: []Scope{Read}, Everything: true, Relation: true},
 	"GET /views/:name":   {Any: []Scope{Read}, Everything: true, Relation: true},
 
+	"GET /new":          readAll,
+	"GET /dead-letters": readAll,
+	"GET /ops":          readAll,
+	"GET /settings":     readAll,
+
 	"GET /v1/streams":                                      readList,
 	"GET /v1/streams/:name":                                readOne,
 	"PUT /v1/streams/:name":                                admin,
@@ -67,6 +72,7 @@ var rules = map[string]Rule{
 	"PUT /v1/views/:name":              admin,
 	"DELETE /v1/views/:name":           admin,
 	"GET /v1/views/:name/rows":         readOne,
+	"GET /v1/views/:name/explain":      readOne,
 	"GET /v1/views/:name/rows/history": readOne,
 	"GET /v1/views/:name/errors":       readOne,
 	"GET /v1/views/:name/watermark":    readOne,

@@ -3,34 +3,24 @@ package pages
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/a-h/templ"
 	"github.com/gofiber/fiber/v2"
 
 	"tidemark/storage/catalog"
 	"tidemark/storage/problem"
+	"tidemark/stream"
+	"tidemark/web/api"
+	"tidemark/web/auth"
 	"tidemark/web/ui"
 	"tidemark/windows/runtime"
 )
 
-// panel is a panel's definition as it is kept, and what the script needs besides.
+// panel is a panel's definition with what the script needs besides.
 type panel struct {
-	ID      string      `json:"id"`
-	Title   string      `json:"title"`
-	Type    string      `json:"type"`
-	View    string      `json:"view,omitempty"`
-	X       string      `json:"x,omitempty"`
-	Y       []string    `json:"y,omitempty"`
-	Series  string      `json:"series,omitempty"`
-	Where   string      `json:"where,omitempty"`
-	Order   string      `json:"order,omitempty"`
-	Limit   int         `json:"limit,omitempty"`
-	Unit    string      `json:"unit,omitempty"`
-	Style   string      `json:"style,omitempty"`
-	Text    string      `json:"text,omitempty"`
-	Grid    []int       `json:"grid,omitempty"`
+	api.Panel
 	Columns []ui.Column `json:"columns,omitempty"`
 }
 
@@ -41,48 +31,122 @@ func (d Deps) dashboard(c *fiber.Ctx) (content, error) {
 		return content{}, problem.New(404, "unknown_dashboard", "there is no dashboard %q", name).
 			WithHint("PUT /v1/dashboards/%s makes one; the overview lists those there are", name)
 	}
-	var doc struct {
-		Title  string
-		Range  string
-		TZ     string
-		Panels []panel
-	}
+	var doc api.Dashboard
 	if err := json.Unmarshal(e.Doc, &doc); err != nil {
 		return content{}, err
 	}
-	b := ui.Dashboard{Name: name, Title: doc.Title, Range: doc.Range, TZ: doc.TZ}
-	if asked := c.Query("range"); slices.ContainsFunc(ui.Ranges, func(r ui.Link) bool { return r.Name == asked }) {
-		b.Range = strings.Clone(asked)
-	}
+	b := ui.Dashboard{Name: name, Title: doc.Title, Range: doc.Range, TZ: doc.TZ, Doc: string(e.Doc), Managed: doc.Managed, MayEdit: auth.Of(c).Has(auth.Admin)}
 	if b.Range == "" {
 		b.Range = "now-1h"
 	}
 	if b.TZ == "" {
 		b.TZ = "UTC"
 	}
+	tz, err := time.LoadLocation(b.TZ)
+	if err != nil {
+		tz = time.UTC
+	}
+	span := b.Range
+	if asked := c.Query("range"); asked != "" {
+		span = strings.Clone(asked)
+	}
 	for i, p := range doc.Panels {
-		b.Panels = append(b.Panels, d.panel(c.UserContext(), p, i))
+		b.Panels = append(b.Panels, d.panel(c.UserContext(), p, i, span, tz))
 	}
 	return content{b.Title, "d/" + name, func(nonce string) templ.Component { return ui.DashboardPage(nonce, b) }}, nil
 }
 
 // panel makes the view model of a panel. A view that can't be read now leaves the panel to its
 // script, which tells why.
-func (d Deps) panel(ctx context.Context, p panel, i int) ui.Panel {
-	out := ui.Panel{ID: p.ID, Title: p.Title, Type: p.Type, Text: p.Text, Unit: p.Unit}
+func (d Deps) panel(ctx context.Context, def api.Panel, i int, span string, tz *time.Location) ui.Panel {
+	out := ui.Panel{ID: def.ID, Title: def.Title, Type: def.Type, Unit: def.Unit}
 	out.Grid = [4]int{(i % 2) * 6, (i / 2) * 4, 6, 4}
-	if len(p.Grid) == 4 {
-		copy(out.Grid[:], p.Grid)
+	if len(def.Grid) == 4 {
+		copy(out.Grid[:], def.Grid)
 	}
-	if len(p.Y) > 0 {
-		out.Measure = p.Y[0]
+	if len(def.Y) > 0 {
+		out.Measure = def.Y[0]
 	}
-	if info, err := d.Views.Get(p.View); err == nil && p.Type != "alerts" {
-		q := runtime.RowsQuery{Where: p.Where, Order: p.Order, Limit: p.Limit}
-		if out.First, err = d.table(ctx, info, q); err == nil {
-			p.Columns = out.First.Columns
+	p := panel{Panel: def}
+	if def.Type == "text" {
+		out.HTML = ui.Markdown(def.Text)
+	} else if info, err := d.Views.Get(def.View); err == nil && def.Type != "alerts" {
+		p.Columns = columnsOf(info)
+		switch def.Type {
+		case "stat", "table", "toplist", "bar":
+			if def.Range != "" {
+				span = def.Range
+			}
+			out.First = d.first(ctx, info, def, span, tz)
 		}
 	}
 	out.Config = p
 	return out
+}
+
+// mostFirst is how many rows of a panel stand in the page itself.
+const mostFirst = 200
+
+// first is what a panel shows before its script runs: the rows of its range, the newest of them last
+// for a stat.
+func (d Deps) first(ctx context.Context, info runtime.Info, def api.Panel, span string, tz *time.Location) ui.Table {
+	q := runtime.RowsQuery{Where: def.Where, Order: def.Order, Limit: def.Limit}
+	if def.X != "" {
+		x := `"` + strings.ReplaceAll(def.X, `"`, `""`) + `"`
+		if from, ok := since(span, time.Now()); ok && isTime(info, def.X) {
+			in := x + " >= TIMESTAMP '" + from.UTC().Format("2006-01-02 15:04:05.000000") + "'"
+			if q.Where = in; def.Where != "" {
+				q.Where = "(" + def.Where + ") AND " + in
+			}
+		}
+		if def.Type == "stat" {
+			q.Order, q.Limit = x+" DESC", 1
+		}
+	}
+	if q.Limit <= 0 || q.Limit > mostFirst {
+		q.Limit = mostFirst
+	}
+	a, err := d.Views.Rows(ctx, info.Name, q)
+	if err != nil {
+		return ui.Table{}
+	}
+	t := ui.Table{Columns: columnsOf(info)}
+	for i := range a.Rows.Len {
+		r := ui.Row{Status: a.Status[i].String()}
+		for j, v := range a.Rows.Cols {
+			unit := ""
+			if t.Columns[j].Measure {
+				unit = def.Unit
+			}
+			r.Cells = append(r.Cells, shown(v, i, unit, tz))
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	names := append([]string{def.X, def.Series}, def.Y...)
+	for _, c := range t.Columns {
+		if def.Type == "table" && (!c.Measure || len(def.Y) == 0) {
+			names = append(names, c.Name)
+		}
+	}
+	return pick(t, names)
+}
+
+func isTime(info runtime.Info, column string) bool {
+	for _, c := range info.Columns {
+		if strings.EqualFold(c.Name, column) {
+			return c.Type == "TIMESTAMP"
+		}
+	}
+	return false
+}
+
+// since is where a range such as now-6h or from,to begins.
+func since(text string, now time.Time) (time.Time, bool) {
+	from, _, _ := strings.Cut(text, ",")
+	if span, ok := strings.CutPrefix(from, "now-"); ok {
+		back, err := stream.ParseDuration(span)
+		return now.Add(-time.Duration(back)), err == nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, from)
+	return at, err == nil
 }

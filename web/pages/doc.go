@@ -5,6 +5,10 @@
 //	/d/{dashboard}  live panels
 //	/streams/{name} tail, columns, partitions, dead letters
 //	/views/{name}   rows, SQL, plan, row errors, late events
+//	/new            a form that makes a view
+//	/dead-letters   what could not be used, to be mended and sent again
+//	/ops            throughput, latency, lag, queues and their bounds
+//	/settings       keys and retention
 //	/assets/…       styles and scripts, for ever
 //
 //	I1  A page is complete without its script: values and tables stand in the HTML.

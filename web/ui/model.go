@@ -15,49 +15,64 @@ type Frame struct {
 	Nonce      string
 	Demo       bool
 	Dashboards []Link
+	// CSRF is the token of the session's forms, Who the name of its key; empty without a session.
+	CSRF, Who string
+	// Bare: no navigation, for who is not signed in.
+	Bare bool
 }
 
-// Link is a name with its title.
-type Link struct{ Name, Title string }
+// Link is a name with its title; Note says more.
+type Link struct{ Name, Title, Note string }
 
 // Overview is the first page.
 type Overview struct {
-	Streams []StreamLine
-	Views   []ViewLine
-	Alerts  []Link
+	Streams    []StreamLine
+	Views      []ViewLine
+	Dashboards []Link
+	Troubles   []Trouble
 	// Address is where this server listens, for the first curl line.
 	Address string
 }
 
+// Trouble is something that needs a look: what, why, and the page to go to. Tone is warn or bad.
+type Trouble struct{ What, Text, Link, Tone string }
+
 // StreamLine is a stream in a list.
 type StreamLine struct {
-	Name       string
-	Accepted   int64
-	DeadLetter int64
-	Partitions int
+	Name                             string
+	Accepted, Duplicates, DeadLetter int64
+	Size, Last                       string
 }
 
 // ViewLine is a view in a list.
 type ViewLine struct {
-	Name, State, Watermark string
-	Lag                    int64
+	Name, State, Watermark, Behind           string
+	Alert                                    bool
+	Lag, Rows, Corrected, Dropped, RowErrors int64
+	LagSeconds                               float64
 }
 
 // Dashboard is a page of panels.
 type Dashboard struct {
 	Name, Title, Range, TZ string
 	Panels                 []Panel
+	// Doc is the definition as it is kept, for the editor. Managed names who else keeps it.
+	Doc, Managed string
+	MayEdit      bool
 }
 
 // Ranges are the presets of the range picker.
 var Ranges = []Link{
-	{"now-5m", "last 5 minutes"},
-	{"now-15m", "last 15 minutes"},
-	{"now-1h", "last hour"},
-	{"now-6h", "last 6 hours"},
-	{"now-24h", "last 24 hours"},
-	{"now-7d", "last 7 days"},
-	{"now-30d", "last 30 days"},
+	{"now-5m", "last 5 minutes", ""},
+	{"now-15m", "last 15 minutes", ""},
+	{"now-1h", "last hour", ""},
+	{"now-6h", "last 6 hours", ""},
+	{"now-24h", "last 24 hours", ""},
+	{"now-7d", "last 7 days", ""},
+	{"now-30d", "last 30 days", ""},
+	{"today", "today", ""},
+	{"yesterday", "yesterday", ""},
+	{"month", "this month", ""},
 }
 
 // Panel is one panel with what it shows at first.
@@ -67,8 +82,8 @@ type Panel struct {
 	Config any
 	// Grid is x, y, width and height in twelfths and rows.
 	Grid [4]int
-	// Text of a text panel.
-	Text  string
+	// HTML of a text panel, made of its Markdown.
+	HTML  string
 	First Table
 	// Measure is the column of First that a stat shows; Unit stands behind it.
 	Measure string
@@ -84,12 +99,21 @@ func (p Panel) JSON() string {
 	return string(b)
 }
 
+// Name is the panel's title, or what it shows.
+func (p Panel) Name() string {
+	if p.Title != "" {
+		return p.Title
+	}
+	return p.ID
+}
+
 // Class says whether the panel takes the whole width on a medium screen.
 func (p Panel) Class() string {
+	class := "panel " + p.Type
 	if p.Grid[2] >= 6 {
-		return "panel wide"
+		class += " wide"
 	}
-	return "panel"
+	return class
 }
 
 // Stat is the measure of the last row, or a dash.
@@ -108,6 +132,7 @@ type Column struct {
 	Type    string `json:"type"`
 	Number  bool   `json:"-"`
 	Measure bool   `json:"measure"`
+	Merge   string `json:"merge,omitempty"`
 }
 
 // Table is rows as text.
@@ -151,26 +176,127 @@ func (t Table) ColumnsJSON() string {
 type StreamPage struct {
 	Name        string
 	Facts       []Fact
+	Inferred    string // how the time field was chosen
 	Columns     []Column
 	NoColumns   []string // fields that are kept but are no columns
 	Partitions  [][]string
+	Readers     []ViewLine
 	DeadLetters []DeadLetter
 	Events      [][3]string // place, time, event
 }
 
-// Fact is a name with a value.
-type Fact struct{ Name, Value string }
+// Fact is a name with a value. Tone is good, warn, bad or empty; Title says more.
+type Fact struct{ Name, Value, Tone, Title string }
 
 // DeadLetter is an input that could not be used.
-type DeadLetter struct{ Reason, Raw, When string }
+type DeadLetter struct {
+	ID, Reason, Raw, Short, When string
+	Attempts                     int
+}
+
+// StreamLetters are the dead letters of one stream, counted by their reason.
+type StreamLetters struct {
+	Stream  string
+	Total   int64
+	Reasons []Fact
+	Letters []DeadLetter
+}
 
 // ViewPage is all about one view.
 type ViewPage struct {
-	Name, SQL, Plan string
-	Facts           []Fact
-	Rows            Table
-	Errors          []DeadLetter
-	Late            [][3]string // event, watermark met, windows that refused
+	Name, Kind, State, Reason, SQL, Plan string
+	Facts                                []Fact
+	Held                                 string // what holds the watermark back
+	Warnings                             []string
+	Rows                                 Table
+	Errors                               []DeadLetter
+	Late                                 []LateLine
+	LateNote                             string
+	LateBars                             []LateBar
+	Dashboards                           []Link
+}
+
+// LateLine is an event that was refused.
+type LateLine struct{ Time, By, Windows, Event string }
+
+// LateBar counts refused events of a span of time; Height is of 70.
+type LateBar struct {
+	From, Title string
+	Height      int
+}
+
+// DashboardsJSON is where a panel could be put.
+func (v ViewPage) DashboardsJSON() string { return linksJSON(v.Dashboards) }
+
+func linksJSON(list []Link) string {
+	out := []map[string]string{}
+	for _, l := range list {
+		out = append(out, map[string]string{"name": l.Name, "title": l.Title})
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		return "[]"
+	}
+	return string(b)
+}
+
+// Ops is what operators watch.
+type Ops struct {
+	Troubles []Trouble
+	Gauges   []Gauge
+	Tables   []OpsTable
+}
+
+// Gauge is one figure. One with a Total is a counter that the page shows as a rate; one with a
+// Bound fills a meter by its Share in percent.
+type Gauge struct{ ID, Title, Value, Total, Unit, Bound, Share, Note string }
+
+// OpsTable is figures by name.
+type OpsTable struct {
+	Title   string
+	Columns []string
+	Rows    [][]string
+}
+
+// Settings are keys and retention.
+type Settings struct {
+	AuthOn, MayKeys bool
+	Keys            []KeyLine
+	Streams         [][]string
+}
+
+// KeyLine is a key in a list.
+type KeyLine struct{ Name, Scopes, Streams, Origins, Rate, Created string }
+
+// Build is what the form for a new view starts from.
+type Build struct {
+	Streams           []string
+	Stream, SQL, Name string
+	// Measure is what is asked for at first.
+	Measure    string
+	Sources    map[string][]Column
+	Dashboards []Link
+}
+
+// SourcesJSON is the streams' columns for the script.
+func (b Build) SourcesJSON() string {
+	out, err := json.Marshal(b.Sources)
+	if err != nil {
+		return "{}"
+	}
+	return string(out)
+}
+
+// DashboardsJSON is where a panel could be put.
+func (b Build) DashboardsJSON() string { return linksJSON(b.Dashboards) }
+
+// count is a number as people read it: 12,345.
+func count(n int64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }
 
 // gridCSS places the panels of a dashboard; it stands in the page's style element.

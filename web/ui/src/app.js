@@ -3,7 +3,7 @@
 import { Live } from "./live.js";
 import { mount } from "./panels.js";
 import { Board } from "./board.js";
-import { streamPage, viewPage, overviewPage, guidePage } from "./pages.js";
+import { streamPage, viewPage, guidePage, refreshing, lettersPage, settingsPage } from "./pages.js";
 
 const theme = document.getElementById("theme");
 theme?.addEventListener("click", () => {
@@ -14,26 +14,30 @@ theme?.addEventListener("click", () => {
 const kept = localStorage.getItem("theme");
 if (kept === "dark" || kept === "light") document.documentElement.dataset.theme = kept;
 
-const live = new Live();
 const pill = document.getElementById("connection");
-const banner = document.getElementById("banner");
-live.onState((state, heard) => {
-  if (pill) {
+if (pill) {
+  const live = new Live();
+  const banner = document.getElementById("banner");
+  live.onState((state, heard) => {
     pill.dataset.state = state;
     pill.querySelector("span").textContent = { connecting: "connecting", live: "live", reconnecting: "reconnecting" }[state];
-  }
-  if (banner) {
     banner.hidden = state !== "reconnecting";
     banner.querySelector("time").textContent = heard ? new Date(heard).toLocaleTimeString() : "–";
+  });
+  const boardRoot = document.getElementById("board");
+  if (boardRoot) {
+    const board = new Board(boardRoot);
+    board.panels = [...boardRoot.querySelectorAll("[data-panel]")].map((root) => mount(root, live, board));
+    document.getElementById("help")?.addEventListener("click", () => document.getElementById("keys").showModal());
+    document.getElementById("edit")?.addEventListener("click", async () => (await import("./edit.js")).edit(board, live));
   }
-});
-
-const boardRoot = document.getElementById("board");
-if (boardRoot) {
-  const board = new Board(boardRoot, live);
-  for (const root of boardRoot.querySelectorAll("[data-panel]")) mount(root, live, board);
+  if (document.getElementById("tail") || document.getElementById("view-rows")) {
+    streamPage(live);
+    viewPage(live);
+  } else if (!boardRoot) live.watch();
 }
-streamPage(live);
-viewPage(live);
-overviewPage(live);
+if (document.getElementById("build")) import("./build.js").then((m) => m.build());
+refreshing();
 guidePage();
+lettersPage();
+settingsPage();

@@ -14,7 +14,15 @@ export function number(v, unit) {
   return unit ? `${text} ${unit}` : text;
 }
 
-function money(v, unit) {
+// axis is a number as a tick of an axis shows it: short.
+export function axisNumber(v, unit) {
+  if (v === null || v === undefined) return null;
+  if (Math.abs(v) >= 10000 || !unit || !/^[A-Z]{3}$/.test(unit)) return Math.abs(v) >= 10000 ? (money(v, unit, true) ?? compact.format(v)) : number(v, unit);
+  return number(v, unit).replace(/\.00$/, "");
+}
+
+function money(v, unit, brief) {
+  if (brief && !(unit && /^[A-Z]{3}$/.test(unit))) return null;
   if (!moneys.has(unit)) {
     const style = { style: "currency", currency: unit };
     try {
@@ -24,7 +32,7 @@ function money(v, unit) {
     }
   }
   const [full, short] = moneys.get(unit);
-  return Math.abs(v) >= 100000 ? short.format(v) : full.format(v);
+  return brief || Math.abs(v) >= 100000 ? short.format(v) : full.format(v);
 }
 
 const clock = (tz) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZone: tz });
@@ -70,15 +78,50 @@ export function cell(v, unit, tz) {
 
 const units = { s: 1e3, m: 6e4, h: 36e5, d: 864e5, w: 6048e5 };
 
-// rangeMillis is the length of "now-6h", or null for anything else.
-export function rangeMillis(range) {
-  const m = /^now-(\d+)([smhdw])$/.exec(range ?? "");
-  return m ? Number(m[1]) * units[m[2]] : null;
+// instant reads one end of a range: now, now-6h, or an instant; null for anything else.
+function instant(text, now) {
+  if (text === "now" || text === "") return now;
+  const m = /^now-(\d+)([smhdw])$/.exec(text);
+  if (m) return now - Number(m[1]) * units[m[2]];
+  const at = Date.parse(text);
+  return Number.isNaN(at) ? null : at;
+}
+
+// parseRange reads "now-6h", "now-6h,now-1h" or "2026-01-01T00:00:00Z,2026-01-02T00:00:00Z". A fixed
+// range does not move with the clock. Null: it can't be read.
+export function parseRange(text, now = Date.now()) {
+  const [a, b = "now", more] = String(text ?? "").trim().split(",").map((x) => x.trim());
+  const from = instant(a, now);
+  const to = instant(b, now);
+  if (!a || a === "now" || from === null || to === null || more !== undefined || from >= to) return null;
+  return { from, to, span: to - from, fixed: !b.startsWith("now"), moving: b === "now" };
+}
+
+// shortTime is an instant without what is zero, for titles of ranges.
+export function rangeTitle(text, tz) {
+  const names = { s: "second", m: "minute", h: "hour", d: "day", w: "week" };
+  const m = /^now-(\d+)([smhdw])$/.exec(text);
+  if (m) return `last ${m[1] === "1" ? "" : m[1] + " "}${names[m[2]]}${m[1] === "1" ? "" : "s"}`;
+  const r = parseRange(text);
+  if (!r) return text;
+  const end = text.split(",")[1]?.trim();
+  return `${time(new Date(r.from).toISOString(), tz)} – ${end === "now" ? "now" : time(new Date(r.to).toISOString(), tz)}`;
 }
 
 export function ago(millis) {
   const s = Math.max(0, Math.round(millis / 1000));
   if (s < 60) return `${s} s ago`;
   if (s < 3600) return `${Math.floor(s / 60)} min ago`;
-  return `${Math.floor(s / 3600)} h ago`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h ago`;
+  return `${Math.floor(s / 86400)} days ago`;
 }
+
+// literal is a value as SQL writes it, for conditions over a view's columns.
+export function literal(v, type) {
+  if (v === null || v === undefined) return "NULL";
+  if (typeof v === "number" || typeof v === "bigint" || typeof v === "boolean") return String(v);
+  const text = `'${String(v).replaceAll("'", "''")}'`;
+  return /^(TIMESTAMP|DATE)/.test(type ?? "") ? `CAST(${text.replace(/T(.*)Z'$/, " $1'")} AS ${type})` : text;
+}
+
+export const identifier = (name) => `"${name.replaceAll('"', '""')}"`;

@@ -23,11 +23,13 @@ export class Live {
   #timer = 0;
   #heard = 0;
   #listeners = new Set();
+  #closed = false;
+  #watching = 0;
   state = "connecting"; // connecting | live | reconnecting
 
   constructor(url = `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/v1/live`) {
     this.url = url;
-    setInterval(() => this.#watch(), 2000);
+    this.#watching = setInterval(() => this.#watch(), 2000);
     addEventListener("online", () => this.#connect());
     addEventListener("pagehide", () => this.#socket?.close());
   }
@@ -50,6 +52,18 @@ export class Live {
     };
   }
 
+  // close ends the socket for good.
+  close() {
+    this.#closed = true;
+    clearInterval(this.#watching);
+    this.#socket?.close();
+  }
+
+  // watch keeps a socket open without a subscription, so that the page knows whether the server is there.
+  watch() {
+    this.#connect();
+  }
+
   get heard() {
     return this.#heard;
   }
@@ -68,7 +82,7 @@ export class Live {
   }
 
   #connect() {
-    if (this.#socket && this.#socket.readyState <= WebSocket.OPEN) return;
+    if (this.#closed || (this.#socket && this.#socket.readyState <= WebSocket.OPEN)) return;
     clearTimeout(this.#timer);
     const socket = new WebSocket(this.url, "tidemark.v1.json");
     this.#socket = socket;

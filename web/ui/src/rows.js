@@ -66,6 +66,11 @@ export class Rows {
     for (const [key, e] of this.#entries) if (gone(e.row)) this.#entries.delete(key);
   }
 
+  clear() {
+    this.#entries.clear();
+    this.partial = false;
+  }
+
   get size() {
     return this.#entries.size;
   }

@@ -1,0 +1,302 @@
+// Editing a dashboard in place: panels are added, changed, ordered, sized and removed, by pointer or
+// keyboard, and every step shows at once with live data. Nothing is kept before Save.
+
+import { h, patch } from "./dom.js";
+import { mount } from "./panels.js";
+import { send } from "./server.js";
+
+const TYPES = ["timeseries", "stat", "toplist", "table", "bar", "heatmap", "histogram", "feed", "alerts", "text"];
+const STYLES = ["line", "area", "stacked", "bars"];
+const COLUMNS = 12;
+
+export function edit(board, live) {
+  const bar = document.getElementById("editing");
+  if (!bar.hidden) return;
+  let doc = JSON.parse(board.root.dataset.doc);
+  const undo = [];
+  const before = JSON.stringify(doc);
+  const said = h("span", { class: "answer", role: "status" });
+  bar.hidden = false;
+  document.body.classList.add("edits");
+
+  // change keeps what was, does something, and draws the board anew.
+  const change = (what, focus) => {
+    undo.push(JSON.stringify(doc));
+    what(doc);
+    draw(focus);
+  };
+
+  // pack gives every panel the highest place, left first, where it fits behind those before it.
+  const pack = () => {
+    const height = Array(COLUMNS).fill(0);
+    for (const p of doc.panels) {
+      p.grid ??= [0, 0, 6, 4];
+      const [, , w, hgt] = p.grid;
+      let best = null;
+      for (let x = 0; x + w <= COLUMNS; x++) {
+        const y = Math.max(...height.slice(x, x + w));
+        if (!best || y < best[1]) best = [x, y];
+      }
+      p.grid = [best[0], best[1], w, hgt];
+      for (let x = best[0]; x < best[0] + w; x++) height[x] = best[1] + hgt;
+    }
+  };
+  const inOrder = () => doc.panels.sort((a, b) => (a.grid?.[1] ?? 0) - (b.grid?.[1] ?? 0) || (a.grid?.[0] ?? 0) - (b.grid?.[0] ?? 0));
+
+  const move = (p, by) =>
+    change((d) => {
+      const i = d.panels.findIndex((q) => q.id === p);
+      const j = i + by;
+      if (j < 0 || j >= d.panels.length) return;
+      [d.panels[i], d.panels[j]] = [d.panels[j], d.panels[i]];
+      pack();
+    }, [p, by < 0 ? "earlier" : "later"]);
+  const size = (p, dw, dh) =>
+    change((d) => {
+      const g = d.panels.find((q) => q.id === p).grid;
+      g[2] = Math.min(COLUMNS, Math.max(2, g[2] + dw));
+      g[3] = Math.min(12, Math.max(2, g[3] + dh));
+      pack();
+    }, [p, dw ? (dw > 0 ? "wider" : "narrower") : dh > 0 ? "taller" : "shorter"]);
+  const remove = (p) => change((d) => ((d.panels = d.panels.filter((q) => q.id !== p)), pack()));
+  const twin = (p) =>
+    change((d) => {
+      const i = d.panels.findIndex((q) => q.id === p);
+      d.panels.splice(i + 1, 0, { ...structuredClone(d.panels[i]), id: free(d, p) });
+      pack();
+    });
+
+  const tools = (p) => {
+    const button = (name, label, text, does) => h("button", { type: "button", "data-tool": name, title: label, "aria-label": `${label}: ${p.title || p.id}`, onclick: does }, text);
+    return h(
+      "div",
+      { class: "tools", role: "toolbar", "aria-label": `Change ${p.title || p.id}` },
+      button("change", "Change", "✎", () => form(p)),
+      button("earlier", "Move forward", "←", () => move(p.id, -1)),
+      button("later", "Move back", "→", () => move(p.id, 1)),
+      button("narrower", "Narrower", "⇥⇤", () => size(p.id, -1, 0)),
+      button("wider", "Wider", "⇤⇥", () => size(p.id, 1, 0)),
+      button("shorter", "Shorter", "▴", () => size(p.id, 0, -1)),
+      button("taller", "Taller", "▾", () => size(p.id, 0, 1)),
+      button("twin", "Duplicate", "⧉", () => twin(p.id)),
+      button("remove", "Remove", "✕", () => remove(p.id)),
+    );
+  };
+
+  const shown = new Map(); // id → {text, root, panel}
+  [...board.root.children].forEach((root, i) => {
+    const p = doc.panels[i];
+    if (p) shown.set(p.id, { text: look(p), root, panel: board.panels[i] });
+  });
+
+  // draw brings the board to the document: what has not changed stays as it is.
+  const draw = (focus) => {
+    const keep = new Set(doc.panels.map((p) => p.id));
+    for (const [id, s] of shown) {
+      if (keep.has(id)) continue;
+      s.panel?.end();
+      s.root.remove();
+      shown.delete(id);
+    }
+    doc.panels.forEach((p) => {
+      let s = shown.get(p.id);
+      if (!s || s.text !== look(p)) {
+        const root = section(p);
+        if (s) {
+          s.panel?.end();
+          s.root.replaceWith(root);
+        }
+        s = { text: look(p), root, panel: null };
+        shown.set(p.id, s);
+        board.root.append(root);
+        configOf(p).then((config) => {
+          root.dataset.panel = JSON.stringify(config);
+          s.panel = mount(root, live, board);
+        });
+      }
+      board.root.append(s.root);
+      s.root.querySelector(":scope > .tools")?.remove();
+      s.root.append(tools(p));
+      if (p.grid && matchMedia("(min-width: 1001px)").matches) s.root.style.gridArea = `${p.grid[1] + 1} / ${p.grid[0] + 1} / span ${p.grid[3]} / span ${p.grid[2]}`;
+      s.root.style.setProperty("--rows", p.grid?.[3] ?? 4);
+    });
+    undoing.disabled = undo.length === 0;
+    if (focus) shown.get(focus[0])?.root.querySelector(`[data-tool=${focus[1]}]`)?.focus();
+  };
+
+  const form = (p) =>
+    panelForm(p, doc, board, live, (made) =>
+      change((d) => {
+        const i = d.panels.findIndex((q) => q.id === p?.id);
+        if (i >= 0) d.panels[i] = { ...made, id: p.id, grid: made.grid ?? p.grid };
+        else d.panels.push({ ...made, id: free(d, made.type), grid: [0, 0, ...({ stat: [3, 2], timeseries: [8, 4], text: [4, 2] }[made.type] ?? [6, 4])] });
+        pack();
+      }),
+    );
+
+  const undoing = h("button", { type: "button", onclick: () => ((doc = JSON.parse(undo.pop())), draw()) }, "Undo");
+  const title = h("input", { value: doc.title, "aria-label": "Title of the dashboard", maxlength: 200 });
+  title.addEventListener("change", () => change((d) => (d.title = title.value)));
+  patch(bar, []);
+  bar.append(
+    h("strong", null, "Editing"),
+    title,
+    h("button", { type: "button", class: "add", onclick: () => form(null) }, "Add a panel"),
+    undoing,
+    h("button", { type: "button", class: "primary save", onclick: async () => {
+      doc.title = title.value;
+      try {
+        await send("PUT", `/v1/dashboards/${board.name}`, doc);
+        location.reload();
+      } catch (x) {
+        said.textContent = x.message;
+      }
+    } }, "Save"),
+    h("button", { type: "button", onclick: () => (JSON.stringify(doc) === before || confirm("Throw the changes away?")) && location.reload() }, "Cancel"),
+    said,
+  );
+  inOrder();
+  draw();
+  bar.querySelector(".add").focus();
+}
+
+const look = ({ grid, ...rest }) => JSON.stringify(rest);
+
+function free(doc, base) {
+  const ids = new Set(doc.panels.map((p) => p.id));
+  let id = base;
+  for (let n = 2; ids.has(id); n++) id = `${base.replace(/\d+$/, "")}${n}`.slice(0, 64);
+  return id;
+}
+
+function section(p) {
+  return h("section", { class: `panel ${p.type}${(p.grid?.[2] ?? 6) >= 6 ? " wide" : ""}`, "aria-label": p.title || p.id, tabindex: "-1" }, h("header", null, h("h2", null, p.title || p.id), h("span", { class: "panel-note" })), h("div", { class: "panel-body" }, p.type === "text" ? h("p", { class: "sql" }, p.text ?? "") : h("div", { class: "skeleton" })), h("div", { class: "panel-foot" }));
+}
+
+const known = new Map();
+async function columnsOf(view) {
+  if (!view) return [];
+  if (!known.has(view)) {
+    const answer = await fetch(`/v1/views/${view}`);
+    known.set(view, answer.ok ? (await answer.json()).columns : []);
+  }
+  return known.get(view);
+}
+
+// configOf is a panel as its script gets it.
+async function configOf(p) {
+  return { ...p, columns: ["feed", "alerts", "text"].includes(p.type) ? undefined : await columnsOf(p.view) };
+}
+
+// panelForm is the dialog that makes or changes a panel, with a preview that lives.
+async function panelForm(p, doc, board, live, done) {
+  const names = await Promise.all(["views", "streams", "alerts"].map((k) => fetch(`/v1/${k}`).then((r) => (r.ok ? r.json() : { items: [] })).then((x) => x.items.map((i) => i.name))));
+  let made = structuredClone(p ?? { type: "timeseries", title: "", view: names[0][0] ?? "", y: [] });
+  const d = h("dialog", { class: "panel-form", "aria-labelledby": "panel-form-title" });
+  const fields = h("div", { class: "fields form" });
+  const preview = h("div", { class: "preview", "aria-label": "Preview" });
+  const json = h("textarea", { rows: 10, spellcheck: "false", "aria-label": "Definition as JSON" });
+  const said = h("p", { class: "answer bad", role: "alert" });
+  let panel = null;
+  let timer = 0;
+
+  const show = () => {
+    clearTimeout(timer);
+    json.value = JSON.stringify(clean(made), null, 2);
+    timer = setTimeout(async () => {
+      panel?.end();
+      const root = section(made);
+      root.dataset.panel = JSON.stringify(await configOf(clean(made)));
+      preview.replaceChildren(root);
+      panel = made.view || made.type === "text" ? mount(root, live, board) : null;
+    }, 250);
+  };
+  const field = (label, control) => h("label", null, `${label} `, control);
+  const select = (name, list, none) => {
+    const s = h("select", { name }, none === undefined ? null : h("option", { value: "" }, none), list.map((x) => h("option", { value: x, selected: made[name] === x }, x)));
+    s.addEventListener("change", () => ((made[name] = s.value), ["type", "view"].includes(name) ? draw(name) : show()));
+    return s;
+  };
+  const input = (name, type = "text", more = {}) => {
+    const i = h("input", { name, type, value: made[name] ?? "", autocomplete: "off", ...more });
+    i.addEventListener("input", () => ((made[name] = type === "number" ? Number(i.value) || undefined : i.value), show()));
+    return i;
+  };
+  const draw = async (focus) => {
+    const { type } = made;
+    const columns = await columnsOf(["feed", "alerts", "text"].includes(type) ? "" : made.view);
+    const dims = columns.filter((c) => !c.measure).map((c) => c.name);
+    const measures = columns.filter((c) => c.measure).map((c) => c.name);
+    made.y = (made.y ?? []).filter((n) => measures.includes(n) || !columns.length);
+    if (!made.y.length && measures.length && type !== "table") made.y = [measures[0]];
+    if (made.x && columns.length && !columns.some((c) => c.name === made.x)) made.x = undefined;
+    if (made.series && columns.length && !dims.includes(made.series)) made.series = undefined;
+    if (["timeseries", "bar", "heatmap"].includes(type) && !made.x) made.x = columns.find((c) => c.type === "TIMESTAMP")?.name ?? dims[0];
+    const list = [field("type", select("type", TYPES)), field("title", input("title", "text", { maxlength: 200 }))];
+    if (type === "text") {
+      const area = h("textarea", { name: "text", rows: 8 }, made.text ?? "");
+      area.addEventListener("input", () => ((made.text = area.value), show()));
+      list.push(field("text, as Markdown", area));
+    } else {
+      list.push(field(type === "alerts" ? "alert" : type === "feed" ? "stream or view" : "view", select("view", type === "alerts" ? names[2] : type === "feed" ? [...names[1], ...names[0]] : names[0], made.view ? undefined : "choose")));
+      if (!["feed", "alerts"].includes(type)) {
+        if (measures.length)
+          list.push(
+            h("fieldset", null, h("legend", null, type === "table" ? "measures, all when none is chosen" : "measure"), measures.map((n) => {
+              const many = type === "timeseries" || type === "table" || type === "bar";
+              const box = h("input", { type: many ? "checkbox" : "radio", name: "y", value: n, checked: made.y.includes(n) });
+              box.addEventListener("change", () => ((made.y = [...fields.querySelectorAll("[name=y]:checked")].map((x) => x.value)), show()));
+              return h("label", null, box, ` ${n}`);
+            })),
+          );
+        list.push(field(type === "table" || type === "toplist" || type === "stat" ? "time" : "across", select("x", columns.filter((c) => !c.measure || c.type === "TIMESTAMP").map((c) => c.name), "none")));
+        if (type !== "stat" && type !== "histogram") list.push(field("by", select("series", dims.filter((n) => n !== made.x), "nothing")));
+        if (type === "timeseries" || type === "bar") list.push(field("drawn as", select("style", type === "bar" ? ["stacked"] : STYLES, type === "bar" ? "side by side" : "default")));
+        list.push(field("only where", input("where", "text", { placeholder: "country <> 'XX'", spellcheck: "false" })), field("order", input("order", "text", { placeholder: "revenue DESC", spellcheck: "false" })), field("limit", input("limit", "number", { min: 0 })), field("unit", input("unit", "text", { placeholder: "EUR, ms, %" })), field("own range", input("range", "text", { placeholder: "the dashboard’s" })));
+        if (type === "stat" || type === "timeseries") list.push(field("compare", select("compare", ["previous"], "with nothing")));
+      }
+    }
+    fields.replaceChildren(...list);
+    if (focus) fields.querySelector(`[name=${focus}]`)?.focus();
+    show();
+  };
+  json.addEventListener("change", () => {
+    try {
+      made = JSON.parse(json.value);
+      said.textContent = "";
+      draw();
+    } catch (x) {
+      said.textContent = x.message;
+    }
+  });
+  const close = () => d.close();
+  d.addEventListener("close", () => {
+    clearTimeout(timer);
+    panel?.end();
+    d.remove();
+  });
+  d.append(
+    h("header", null, h("h2", { id: "panel-form-title" }, p ? "Change the panel" : "Add a panel"), h("button", { type: "button", class: "close", "aria-label": "Close", onclick: close }, "✕")),
+    h("div", { class: "columns" }, h("div", null, fields, h("details", null, h("summary", null, "The same as JSON"), json)), preview),
+    said,
+    h("div", { class: "row" }, h("button", { type: "button", class: "primary ok", onclick: () => {
+      const out = clean(made);
+      if (out.type !== "text" && !out.view) return void (said.textContent = "Choose what the panel shows.");
+      close();
+      done(out);
+    } }, p ? "Change it" : "Add it"), h("button", { type: "button", onclick: close }, "Cancel")),
+  );
+  document.body.append(d);
+  d.showModal();
+  draw("type");
+}
+
+// clean leaves out what is empty or does not belong to the type.
+function clean(p) {
+  const out = {};
+  for (const [k, v] of Object.entries(p)) if (v !== undefined && v !== "" && v !== null && !(Array.isArray(v) && !v.length) && k !== "columns") out[k] = v;
+  if (out.type === "text") for (const k of ["view", "x", "y", "series", "style"]) delete out[k];
+  if (!["timeseries", "bar"].includes(out.type)) delete out.style;
+  if (["feed", "alerts"].includes(out.type)) for (const k of ["x", "y", "series"]) delete out[k];
+  return out;
+}

@@ -1,0 +1,73 @@
+// What a panel shows when it has no rows to show.
+
+import { h, patch } from "./dom.js";
+import { time, ago, identifier } from "./format.js";
+
+// failure says what failed, what can be done, and offers to try again.
+export function failure(panel) {
+  const { message, code, hint, request_id: id } = panel.failed;
+  const missing = code === "unknown_relation";
+  const view = panel.config.view;
+  const details = [code, message, hint, id && `request ${id}`].filter(Boolean).join("\n");
+  patch(panel.body, [
+    h(
+      "div",
+      { class: "state error", role: "alert" },
+      h("strong", null, missing ? `There is no view ${view} yet` : "This panel can’t be shown"),
+      h("p", null, missing ? "It fills by itself once the view is there." : (message ?? code)),
+      hint && !missing ? h("p", null, hint) : null,
+      h(
+        "div",
+        { class: "row center" },
+        h("button", { type: "button", class: "retry" }, "Try again"),
+        missing ? h("a", { class: "button", href: `/new?name=${encodeURIComponent(view)}` }, "Make it") : h("button", { type: "button", class: "copy", "data-copy": details }, "Copy details"),
+      ),
+    ),
+  ]);
+  panel.body.querySelector(".retry").onclick = () => panel.renew();
+  const copy = panel.body.querySelector(".copy");
+  if (copy) copy.onclick = () => navigator.clipboard?.writeText(details).then(() => (copy.textContent = "Copied"));
+}
+
+// empty says when there was something last, and offers to go there.
+export async function empty(panel) {
+  const { board, config } = panel;
+  const w = panel.rows.asOf?.watermark;
+  const x = config.x;
+  const filtered = board.filters.size > 0;
+  const show = (lines) => {
+    if (!panel.rows.size) patch(panel.body, [h("div", { class: "state empty" }, h("strong", null, filtered ? "No rows for these filters" : x ? "No rows in this range" : "No rows yet"), ...lines)]);
+  };
+  if (!w) {
+    show([h("p", null, "No event has come so far. This panel fills by itself when the first one arrives.")]);
+    return;
+  }
+  const came = h("p", null, `Event time has come to ${time(w, panel.tz)}, ${ago(Date.now() - Date.parse(w))}.`);
+  if (!x) {
+    show([came]);
+    return;
+  }
+  const key = `${board.range} ${[...board.filters]}`;
+  if (panel.lookedAt !== key) {
+    panel.lookedAt = key;
+    panel.newest = null;
+    show([came]);
+    try {
+      const q = new URLSearchParams({ order: `${identifier(x)} DESC`, limit: "1" });
+      const where = panel.where();
+      if (where) q.set("where", where);
+      const answer = await (await fetch(`/v1/views/${config.view}/rows?${q}`)).json();
+      panel.newest = answer.rows?.[0]?.[x] ?? null;
+    } catch {
+      // the line without an offer stands
+    }
+  }
+  if (!panel.newest) {
+    show([came]);
+    return;
+  }
+  const at = Date.parse(panel.newest);
+  show([h("p", null, `The newest row is of ${time(panel.newest, panel.tz)}.`), h("div", { class: "row center" }, h("button", { type: "button", class: "to-newest" }, "Show that time"))]);
+  const go = panel.body.querySelector(".to-newest");
+  if (go) go.onclick = () => board.zoom(at - board.window.span / 2, at + board.window.span / 2);
+}
