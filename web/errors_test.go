@@ -111,6 +111,7 @@ var errorCases = []webtest.Case{
 	{Name: "fate of an event of no stream", Method: "GET", Path: "/v1/streams/nowhere/events/0/1/fate", Status: 404, Code: "unknown_stream"},
 	{Name: "fate without an id", Method: "GET", Path: "/v1/streams/shop/fate", Status: 400, Code: "bad_parameter", Must: []string{"?id="}},
 	{Name: "fate at no offset", Method: "GET", Path: "/v1/streams/shop/events/0/first/fate", Status: 400, Code: "bad_parameter"},
+	{Name: "explanation of no view", Method: "GET", Path: "/v1/views/nowhere/explain", Status: 404, Code: "unknown_view"},
 	{Name: "history of a row of no view", Method: "GET", Path: "/v1/views/nowhere/rows/history?key={}", Status: 404, Code: "unknown_view"},
 	{Name: "last verification of no view", Method: "GET", Path: "/v1/views/nowhere/verify", Status: 404, Code: "unknown_view"},
 	{Name: "verify of no view", Method: "POST", Path: "/v1/views/nowhere/verify", Status: 404, Code: "unknown_view"},
@@ -170,6 +171,11 @@ func fakeFateByID(ctx context.Context, stream, _ string) (any, error) {
 	return fakeFate(ctx, stream, 0, 0)
 }
 
+func fakeExplain(_ context.Context, view string) (any, error) {
+	_, err := fakeViews{}.find(view)
+	return map[string]any{"plan": ""}, err
+}
+
 func fakeRowHistory(_ context.Context, view, _, _ string, _ int) (any, error) {
 	_, err := fakeViews{}.find(view)
 	return map[string]any{"items": []any{}}, err
@@ -218,7 +224,7 @@ func fakeDeps(t *testing.T) api.Deps {
 	return api.Deps{
 		Groups: groups, Streams: reg, Log: log, Views: fakeViews{}, Alerts: fakeAlerts{}, Dashboards: cat,
 		Exists: func(name string) bool { return name == "shop" }, Query: fakeQuery, Verify: fakeVerify,
-		Verified: fakeVerified, Fate: fakeFate, FateByID: fakeFateByID, RowHistory: fakeRowHistory,
+		Verified: fakeVerified, Fate: fakeFate, FateByID: fakeFateByID, RowHistory: fakeRowHistory, Explain: fakeExplain,
 	}
 }
 

@@ -142,7 +142,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 		API: api.Deps{
 			Streams: streams, Log: s.log, Views: bind.Views(s.views), Alerts: bind.Alerts(alerts), Dashboards: cat,
 			Groups: groups, Refused: s.in.Refused,
-			Exists: bind.Exists(cat), Query: bind.Query(s.queries(), cat, s.views.Relations()), Verify: s.proofs.Ask, Verified: s.proofs.Last, Fate: s.fateAt, FateByID: s.fateByID, RowHistory: s.rowHistory, Stopping: s.stopping,
+			Exists: bind.Exists(cat), Query: bind.Query(s.queries(), cat, s.views.Relations()), Verify: s.proofs.Ask, Verified: s.proofs.Last, Fate: s.fateAt, FateByID: s.fateByID, RowHistory: s.rowHistory, Explain: s.explain, Stopping: s.stopping,
 		},
 		Live: hub,
 		Auth: s.keys, TLS: speak, TrustedProxies: o.TrustedProxies,
@@ -195,6 +195,10 @@ func (s *service) fateByID(ctx context.Context, name, id string) (any, error) {
 
 func (s *service) rowHistory(ctx context.Context, view, key, cursor string, limit int) (any, error) {
 	return s.fates.RowHistory(ctx, view, key, cursor, limit)
+}
+
+func (s *service) explain(ctx context.Context, view string) (any, error) {
+	return s.views.Explain(ctx, view)
 }
 
 func (s *service) ready() error {

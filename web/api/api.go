@@ -111,6 +111,8 @@ type Deps struct {
 	// Fate is what became of the event at a place, FateByID of the one with an id.
 	Fate     func(ctx context.Context, stream string, partition int32, offset int64) (any, error)
 	FateByID func(ctx context.Context, stream, id string) (any, error)
+	// Explain is how a view runs and what it keeps.
+	Explain func(ctx context.Context, view string) (any, error)
 	// RowHistory is the changes of the rows with a key, a JSON object, behind a cursor.
 	RowHistory func(ctx context.Context, view, key, cursor string, limit int) (any, error)
 	// Verified is how the last comparison of a view ended; done is false while one runs.
@@ -153,6 +155,9 @@ func Mount(r fiber.Router, d Deps) {
 	if d.Fate != nil {
 		v1.Get("/streams/:name/events/:partition/:offset/fate", e.fateAt)
 		v1.Get("/streams/:name/fate", e.fateByID)
+	}
+	if d.Explain != nil {
+		v1.Get("/views/:name/explain", e.explainView)
 	}
 	if d.RowHistory != nil {
 		v1.Get("/views/:name/rows/history", e.rowHistory)

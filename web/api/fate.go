@@ -86,3 +86,21 @@ func (e *endpoints) rowHistory(c *fiber.Ctx) error {
 	}
 	return c.JSON(answer)
 }
+
+// explainView is GET /v1/views/{name}/explain: the plan, and what each operator keeps.
+func (e *endpoints) explainView(c *fiber.Ctx) error {
+	if err := allow(c); err != nil {
+		return err
+	}
+	n, err := name(c, catalog.View)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := e.waiting(c, fateWait)
+	defer cancel()
+	answer, err := e.Explain(ctx, n)
+	if err != nil {
+		return err
+	}
+	return c.JSON(answer)
+}
