@@ -94,13 +94,15 @@ func TestAcknowledgedEventSurvivesCrash(t *testing.T) {
 	}
 }
 
-// TestCrashTestSeesMissingFsync holds the test above to its purpose: with the fsyncs of the
-// write-ahead log taken out it must find acknowledged events missing.
+// TestCrashTestSeesMissingFsync holds the test above to its purpose: with one kind of fsync taken
+// out, of the write-ahead log or of the witness, it must find something wrong.
 func TestCrashTestSeesMissingFsync(t *testing.T) {
 	t.Parallel()
-	mem := vfs.NewCrashableMem()
-	if found := crashWorkload(t, 1, mem, forgetful{mem}); len(found) == 0 {
-		t.Error("nothing was found lost without fsyncs")
+	for _, suffix := range []string{".log", "witness.new"} {
+		mem := vfs.NewCrashableMem()
+		if found := crashWorkload(t, 1, mem, forgetful{mem, suffix}); len(found) == 0 {
+			t.Errorf("nothing was found wrong without the fsyncs of %s", suffix)
+		}
 	}
 }
 
@@ -401,12 +403,15 @@ func checkRemembered(ctx context.Context, l *pebblelog.Log, found map[string]str
 	return wrong
 }
 
-// forgetful is a file system that says that logs are synced and does not sync them.
-type forgetful struct{ vfs.FS }
+// forgetful is a file system that says that some files are synced and does not sync them.
+type forgetful struct {
+	vfs.FS
+	suffix string
+}
 
 func (f forgetful) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, c)
-	if err == nil && strings.HasSuffix(name, ".log") {
+	if err == nil && strings.HasSuffix(name, f.suffix) {
 		return forgetfulFile{file}, nil
 	}
 	return file, err
@@ -414,7 +419,7 @@ func (f forgetful) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error
 
 func (f forgetful) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.ReuseForWrite(old, name, c)
-	if err == nil {
+	if err == nil && strings.HasSuffix(name, f.suffix) {
 		return forgetfulFile{file}, nil
 	}
 	return file, err

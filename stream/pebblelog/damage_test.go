@@ -68,8 +68,8 @@ func newKept(t *testing.T) *kept {
 		}
 	}
 	rng := rand.New(rand.NewPCG(5, 5))
-	for n := range 320 {
-		if n == 160 {
+	for n := range 160 {
+		if n == 80 {
 			if err := k.open.close(); err != nil {
 				t.Fatal(err)
 			}
