@@ -126,7 +126,7 @@ func (g *gen) num(depth int) string {
 		return g.column(isNumber, "3")
 	}
 	a, b := func() string { return g.num(depth - 1) }, func() string { return g.num(depth - 1) }
-	switch rapid.IntRange(0, 16).Draw(g.t, "number") {
+	switch rapid.IntRange(0, 22).Draw(g.t, "number") {
 	case 0, 1, 2:
 		return "(" + a() + " " + g.pick("+", "-", "*") + " " + b() + ")"
 	case 3:
@@ -158,6 +158,18 @@ func (g *gen) num(depth int) string {
 			return "CAST(" + g.txt(0) + " AS BIGINT)" // fails for most
 		}
 		return "-" + "(" + a() + ")"
+	case 16:
+		return "date_diff('" + g.pick("second", "minute", "hour", "day", "month", "year") + "', " + g.tim(depth-1) + ", " + g.tim(depth-1) + ")"
+	case 17:
+		return g.pick("date_part('dow', ", "date_part('isoyear', ", "extract(quarter FROM ", "extract(microsecond FROM ", "epoch_ms(") + g.tim(depth-1) + ")"
+	case 18:
+		return "[" + a() + ", " + b() + "][" + g.pick("1", "2", "-1", "3", "v") + "]"
+	case 19:
+		return g.pick("ascii", "unicode", "bit_length", "length") + "(" + g.txt(depth-1) + ")"
+	case 20:
+		return g.pick("sqrt(abs(", "exp(sign(", "ln(1 + abs(", "atan((", "cbrt((") + g.num(0) + "))"
+	case 21:
+		return "len(string_split(" + g.txt(depth-1) + ", 'a'))"
 	default:
 		return "CAST(" + g.boo(depth-1) + " AS INTEGER)"
 	}
@@ -172,7 +184,7 @@ func (g *gen) txt(depth int) string {
 		return g.column(isText, "'none'")
 	}
 	a := func() string { return g.txt(depth - 1) }
-	switch rapid.IntRange(0, 11).Draw(g.t, "text") {
+	switch rapid.IntRange(0, 17).Draw(g.t, "text") {
 	case 0:
 		return g.pick("upper", "lower", "trim", "reverse") + "(" + a() + ")"
 	case 1:
@@ -195,6 +207,18 @@ func (g *gen) txt(depth int) string {
 		return "lpad(" + a() + ", 3, '-')"
 	case 10:
 		return "regexp_replace(" + a() + ", '[a-b]', 'z')"
+	case 11:
+		return "concat_ws('-', " + a() + ", " + a() + ")"
+	case 12:
+		return "split_part(" + a() + ", 'a', " + g.pick("1", "2", "-1") + ")"
+	case 13:
+		return "regexp_extract(" + a() + ", '([a-z]+)', 1)"
+	case 14:
+		return g.pick("dayname", "monthname") + "(" + g.tim(depth-1) + ")"
+	case 15:
+		return g.pick("md5", "hex") + "(" + a() + ")"
+	case 16:
+		return "repeat(" + a() + ", 2)"
 	default:
 		return "strftime(" + g.tim(depth-1) + ", '%Y-%m-%d %H:%M')"
 	}
@@ -205,7 +229,7 @@ func (g *gen) boo(depth int) string {
 	if depth == 0 {
 		return g.column(isTruth, g.pick("k IS NULL", "v > 1", "k = 'a'", "v IN (1, 2)"))
 	}
-	switch rapid.IntRange(0, 9).Draw(g.t, "truth") {
+	switch rapid.IntRange(0, 12).Draw(g.t, "truth") {
 	case 0, 1, 2:
 		return g.num(depth-1) + " " + g.pick("=", "<>", "<", "<=", ">", ">=") + " " + g.num(depth-1)
 	case 3:
@@ -220,6 +244,12 @@ func (g *gen) boo(depth int) string {
 		return "(" + g.boo(depth-1) + " " + g.pick("AND", "OR") + " " + g.boo(depth-1) + ")"
 	case 8:
 		return "NOT (" + g.boo(depth-1) + ")"
+	case 9:
+		return "regexp_matches(" + g.txt(depth-1) + ", '^[a-c]')"
+	case 10:
+		return g.pick("starts_with", "contains", "ends_with") + "(" + g.txt(depth-1) + ", 'a')"
+	case 11:
+		return "list_contains([1, 2, v], " + g.num(depth-1) + ")"
 	default:
 		return g.tim(depth-1) + " " + g.pick("<", ">=", "=") + " " + g.tim(depth-1)
 	}
@@ -269,8 +299,10 @@ func (g *gen) aggregate() string {
 	a := g.pick("count(*)", "count(*)", "count("+x+")", "count(DISTINCT "+x+")", "sum("+n+")", "sum("+n+")", "avg("+n+")", "min("+x+")", "max("+x+")",
 		"first("+x+")", "last("+x+")", "list("+x+")", "list("+n+" ORDER BY v DESC)", "string_agg("+g.txt(1)+", ',')", "string_agg(k, '-' ORDER BY v, k)",
 		"arg_max("+x+", v)", "arg_min(k, "+n+")", "stddev(v)", "var_pop(v)", "bool_or("+g.boo(1)+")", "bool_and("+g.boo(1)+")", "median(v)", "quantile_cont(v, 0.25)",
-		"sum(DISTINCT v)", "mode("+g.column(isNumber, "v")+")", "any_value("+x+")", "count_if("+g.boo(1)+")", "list(DISTINCT k ORDER BY k)")
-	if !strings.Contains(a, "DISTINCT") && !strings.HasPrefix(a, "count_if") && g.one(5) {
+		"sum(DISTINCT v)", "mode("+g.column(isNumber, "v")+")", "any_value("+x+")", "quantile_disc(v, 0.5)", "bit_and(v)", "bit_xor(v)", "covar_pop(v, 2)", "stddev_pop("+n+")",
+		"arg_max_null(k, v)", "min("+n+") + max(v)", "sum(v) / count(*)", "list(v)[1]", "len(list(k))", "string_agg(DISTINCT k, ',' ORDER BY k)", "max(ts) - min(ts)", "count(*) FILTER (WHERE v > 0) * 100.0 / count(*)",
+		"CASE WHEN count(*) > 2 THEN max("+x+") END", "count_if("+g.boo(1)+")", "list(DISTINCT k ORDER BY k)")
+	if !strings.Contains(a, "DISTINCT") && !strings.HasPrefix(a, "count_if") && strings.HasSuffix(a, ")") && g.one(5) {
 		a += " FILTER (WHERE " + g.boo(1) + ")"
 	}
 	return a
@@ -317,6 +349,10 @@ func (g *gen) from() (text string, windowed bool) {
 	}
 	switch kind {
 	case "tumble":
+		if g.one(8) {
+			text = "tumble(" + input + ", ts, " + g.pick("INTERVAL '1 day'", "INTERVAL '1 week'", "INTERVAL '1 month'") + ", " + g.pick("'Europe/Berlin'", "'America/New_York'", "'Asia/Kathmandu'", "'UTC'") + ")"
+			break
+		}
 		text = "tumble(" + input + ", " + g.pick("ts", "ts", "ts") + ", " + g.pick(size, size, size, "INTERVAL '1 week'", "INTERVAL '1 month'", "INTERVAL '3 months'", "INTERVAL '1 year'") + ")"
 	case "hop":
 		text = "hop(" + input + ", " + g.pick("ts", "_time") + ", " + g.pick("INTERVAL 30 SECOND", "INTERVAL 2 MINUTE", "'1 minute'", "INTERVAL 7 SECOND") + ", " + g.pick("INTERVAL '1 minute'", "INTERVAL 90 SECOND", "INTERVAL 20 SECOND", "INTERVAL 5 MINUTE") + ")"
