@@ -28,9 +28,8 @@ func Check(store *kv.Store, w WitnessFile, report func(what string)) (Checked, e
 		return Checked{}, err
 	}
 	defer l.codec.close()
-	if l.id, l.ancestors, err = identityOf(store); errors.Is(err, kv.ErrNotFound) {
-		return Checked{}, nil // no log yet
-	} else if err != nil {
+	// A store without a log may be new; whether it should have one the witness tells.
+	if l.id, l.ancestors, err = identityOf(store); err != nil && !errors.Is(err, kv.ErrNotFound) {
 		report(err.Error())
 	}
 	if value, err := store.Get(endKey); err == nil {

@@ -158,6 +158,15 @@ func TestStoreFromAnOldCopyIsNoticed(t *testing.T) {
 	if err := empty.RemoveAll("data/kv"); err != nil {
 		t.Fatal(err)
 	}
+	if err := empty.MkdirAll("data/kv", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if store, err := kv.Open("data/kv", kv.Options{FS: empty, Logger: quiet()}); err != nil || store.Close() != nil {
+		t.Fatal(err)
+	}
+	if said := check(empty); len(said) < 4 {
+		t.Errorf("check: %q", said)
+	}
 	if v := k.judge(empty); len(v.said) < 4 {
 		t.Errorf("said %q", v.said)
 	}
