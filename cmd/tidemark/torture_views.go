@@ -21,7 +21,7 @@ import (
 
 type benchTortureViewsCmd struct {
 	Kills int    `help:"How often the server is killed." default:"50"`
-	Rate  int    `help:"Events a second that are sent." default:"400"`
+	Rate  int    `help:"Events a second that are sent. Each comparison reads the whole log." default:"100"`
 	Seed  uint64 `help:"Seed of the moments and of the events; 0: another each time." default:"0"`
 	Dir   string `help:"Directory for the data (default: a temporary one)." default:""`
 }

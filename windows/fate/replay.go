@@ -23,13 +23,15 @@ const (
 
 // replay is what is known of one version of one view. Its lock is held while the log is read.
 type replay struct {
-	mu     sync.Mutex
-	proof  *runtime.Proof
-	plan   *query.Plan
-	log    stream.Log
-	ids    []stream.ID
-	points []point // by sequence, the first at 0
-	blocks []*block
+	mu    sync.Mutex
+	proof *runtime.Proof
+	plan  *query.Plan
+	log   stream.Log
+	ids   []stream.ID
+	// blockEvents is about how many events make a block.
+	blockEvents int
+	points      []point // by sequence, the first at 0
+	blocks      []*block
 }
 
 // point is a judge that has read the log up to a sequence.
@@ -55,7 +57,7 @@ func newReplay(proof *runtime.Proof, log stream.Log, panics map[stream.ID]map[st
 			outside[judge.Event{Stream: id, Place: at}] = said
 		}
 	}
-	r := &replay{proof: proof, plan: plan, log: log}
+	r := &replay{proof: proof, plan: plan, log: log, blockEvents: blockEvents}
 	for _, s := range proof.Sources {
 		r.ids = append(r.ids, s.ID)
 	}
@@ -110,7 +112,7 @@ func (r *replay) read(ctx context.Context, from point, at stream.Sequence) (*blo
 		if !ok {
 			break
 		}
-		full := len(b.accounts) > 0 && e.Batch != nil && len(b.accounts)+e.Batch.Len > blockEvents
+		full := len(b.accounts) > 0 && e.Batch != nil && len(b.accounts)+e.Batch.Len > r.blockEvents
 		if full || e.Sequence() > at && len(b.accounts) == 0 {
 			if b.to >= at {
 				break
