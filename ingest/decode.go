@@ -260,7 +260,7 @@ func (d *decoder) object(b []byte, i int) (end int, f *fault) {
 			return 0, errSyntax
 		}
 		if n < 0 {
-			i, f = d.unknown(b, i, name)
+			i, f = d.unknown(b, i, shared(name))
 		} else {
 			s := &d.layout.slots[n]
 			if d.seen[n] == d.stamp {
@@ -311,16 +311,16 @@ func (d *decoder) name(b []byte, i int) (slot int32, name []byte, end int, f *fa
 	return -1, name, end, nil
 }
 
-// unknown walks over a field that has no slot, and notes when it should get a column.
-func (d *decoder) unknown(b []byte, i int, name []byte) (end int, f *fault) {
+// unknown walks over a field that has no column, and notes when it should get one.
+func (d *decoder) unknown(b []byte, i int, name string) (end int, f *fault) {
 	end, f = d.walk(b, i)
-	if f != nil || !d.layout.inferred || d.layout.full || string(name) == d.skip || d.layout.isPlain(string(name)) {
+	if f != nil || !d.layout.inferred || d.layout.full || name == d.skip || d.layout.isPlain(name) {
 		return end, f
 	}
-	if _, twice := d.fresh[string(name)]; twice {
+	if _, twice := d.fresh[name]; twice {
 		return 0, &fault{code: codeDuplicateKey, reason: fmt.Sprintf("%s: the column is given twice", name)}
 	}
-	d.fresh[shared(name)] = struct{}{}
+	d.fresh[name] = struct{}{}
 	if b[i] == 'n' {
 		return end, nil
 	}
@@ -351,10 +351,13 @@ func (d *decoder) field(b []byte, i int, s *slot) (end int, f *fault) {
 		}
 		return end, nil
 	}
-	if s.column < 0 {
-		end, f = d.walk(b, i)
-	} else {
+	switch {
+	case s.column >= 0:
 		end, f = d.column(b, i, s)
+	case s.time:
+		end, f = d.walk(b, i)
+	default: // the key or the id, which are columns like any other
+		end, f = d.unknown(b, i, s.name)
 	}
 	if f != nil {
 		return 0, f

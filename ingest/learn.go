@@ -229,7 +229,7 @@ func (l *layout) notePlain(all []news, skip string) {
 		}
 		_ = row.EachMember(n.text, func(name string, value []byte) error {
 			i, ok := l.byName[name]
-			if !ok {
+			if !ok || l.slots[i].column < 0 {
 				if name != skip {
 					l.setPlain(name)
 				}

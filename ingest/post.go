@@ -126,26 +126,35 @@ func (in *Ingester) find(name string) (*stream.Stream, error) {
 // prepare decodes all parts, making streams and columns as needed (I6). What makes the request a
 // failure is found before anything is made.
 func (in *Ingester) prepare(ctx context.Context, parts []*part, r Request) error {
+	var bad []EventError
 	for _, p := range parts {
 		if p.stream != nil {
 			if err := checkPartition(r.Partition, p.stream.Config.Partitions, p.name); err != nil {
 				return err
 			}
-		} else if err := in.rehearse(p, r); err != nil {
+		}
+		var list []EventError
+		var err error
+		switch {
+		case p.stream == nil:
+			list, err = in.rehearse(p, r)
+		case r.Strict && len(parts) > 1:
+			// No part may make a stream or a column before all are known to be good.
+			list, err = in.rehearseStrict(p, r)
+		}
+		if err != nil {
 			return err
 		}
+		bad = append(bad, list...)
+	}
+	if len(bad) > 0 {
+		return refused(bad)
 	}
 	for _, p := range parts {
 		if p.stream == nil {
 			if err := in.make(ctx, p); err != nil {
 				return err
 			}
-		}
-	}
-	if r.Strict && len(parts) > 1 {
-		// No part may make a column before all are known to be good.
-		if err := in.rehearseStrict(parts, r); err != nil {
-			return err
 		}
 	}
 	for _, p := range parts {
@@ -216,51 +225,43 @@ func (p *part) errorsOf(out *decoded, mixed bool) []EventError {
 }
 
 // rehearse decodes the events of a stream that does not exist yet, so that a body which fails as a
-// whole makes no stream. It chooses the time field.
-func (in *Ingester) rehearse(p *part, r Request) error {
+// whole makes no stream. It chooses the time field. The list is what a strict request is refused
+// for.
+func (in *Ingester) rehearse(p *part, r Request) ([]EventError, error) {
 	ahead, one := stream.DefaultMaxAhead, 1
 	if err := checkPartition(r.Partition, one, p.name); err != nil {
-		return err
+		return nil, err
 	}
 	s := &stream.Stream{Name: p.name, Config: stream.Config{Partitions: one, MaxAhead: &ahead}}
 	out, err := in.run(p, newLayout(s), r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	first, ok := out.first()
 	if !ok {
-		return problem.New(400, "no_events", "the body holds no JSON object, and the stream %q does not exist yet", p.name).
+		return nil, problem.New(400, "no_events", "the body holds no JSON object, and the stream %q does not exist yet", p.name).
 			WithHint(`send an event, such as {"user":"u1"}`)
 	}
 	if s.Config.TimeField = chooseTime(first); s.Config.TimeField != "" {
 		s.Schema.Fields = timeColumn(s.Config.TimeField)
 	}
-	if r.Strict {
-		if out, err = in.run(p, newLayout(s), r); err != nil {
-			return err
-		}
-		if bad := p.errorsOf(out, r.Stream == ""); len(bad) > 0 {
-			return refused(bad)
-		}
-	}
 	p.time = s.Config.TimeField
-	return nil
+	if !r.Strict {
+		return nil, nil
+	}
+	if out, err = in.run(p, newLayout(s), r); err != nil {
+		return nil, err
+	}
+	return p.errorsOf(out, r.Stream == ""), nil
 }
 
-// rehearseStrict decodes all parts without making anything.
-func (in *Ingester) rehearseStrict(parts []*part, r Request) error {
-	var bad []EventError
-	for _, p := range parts {
-		out, err := in.run(p, in.layoutOf(p.stream), r)
-		if err != nil {
-			return err
-		}
-		bad = append(bad, p.errorsOf(out, true)...)
+// rehearseStrict decodes a part without making anything.
+func (in *Ingester) rehearseStrict(p *part, r Request) ([]EventError, error) {
+	out, err := in.run(p, in.layoutOf(p.stream), r)
+	if err != nil {
+		return nil, err
 	}
-	if len(bad) > 0 {
-		return refused(bad)
-	}
-	return nil
+	return p.errorsOf(out, true), nil
 }
 
 // make creates the stream of a part that was rehearsed.

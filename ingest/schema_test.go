@@ -255,6 +255,19 @@ func TestBodyThatFailsMakesNoStream(t *testing.T) {
 	if len(w.streams.byName) != 0 || w.log.appends != 0 {
 		t.Error("a stream was made")
 	}
+	w.declare("old", stream.Config{Columns: columns("n", "BIGINT")})
+	for _, body := range []string{
+		`[{"stream":"fresh","a":1},{"stream":"old","n":"x"}]`,
+		`[{"stream":"old","n":1},{"stream":"fresh","a":1},{"stream":"fresh","a":"x"}]`,
+		`[{"stream":"fresh","a":1,"a":2},{"stream":"other","a":1}]`,
+	} {
+		if _, err := w.in.Post(context.Background(), Request{Body: []byte(body), Strict: true}); err == nil {
+			t.Errorf("%s was taken", body)
+		}
+	}
+	if len(w.streams.byName) != 1 || w.log.appends != 0 {
+		t.Error("a mixed body that was refused has made a stream")
+	}
 	w.in.opts.AutoCreate = false
 	_, err := w.post("fresh", `{"a":1}`)
 	if p := problem.From(err); err == nil || p.Status != 404 {
@@ -273,5 +286,29 @@ func TestNamesOutsideThePattern(t *testing.T) { // 47, 48
 	}
 	if len(w.streams.byName) != 0 {
 		t.Error("a stream was made")
+	}
+}
+
+func TestKeyAndIDAreColumnsFromTheirFirstValue(t *testing.T) { // I3
+	t.Parallel()
+	w := newWorld(t)
+	w.declare("s", stream.Config{KeyField: "user", IDField: "id"})
+	w.must("s", `{"user":null,"id":null}`)
+	if got := w.fields("s"); got != "" {
+		t.Fatalf("null makes the columns %s", got)
+	}
+	w.must("s", `{"user":"ada","id":1}`)
+	if got := w.fields("s"); got != "user VARCHAR, id BIGINT" {
+		t.Fatalf("the columns are %s", got)
+	}
+	w.must("s", `{"user":"ada","id":2,"x":1}`)
+	if u, id := w.value("s", 1, "user"), w.value("s", 1, "id"); u != `"ada"` || id != "1" {
+		t.Errorf("the first event's key and id read as %s and %s", u, id)
+	}
+	if a := w.must("s", `{"user":"ada","id":"1"}`); a.DeadLetters != 1 || !strings.Contains(a.Errors[0].Reason, "id: ") {
+		t.Errorf("an id of another type: %+v", a)
+	}
+	if a := w.must("s", `{"user":"ada","user":"bob"}`); a.DeadLetters != 1 || a.Errors[0].Code != codeDuplicateKey {
+		t.Errorf("a key that is given twice: %+v", a)
 	}
 }

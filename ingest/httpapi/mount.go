@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -110,6 +111,18 @@ func param(c *fiber.Ctx, name string) (string, error) {
 			WithHint("a percent sign in a path is followed by two hexadecimal digits")
 	}
 	return text, nil
+}
+
+// allow refuses query parameters that an address does not have: a flag with a typing error would be
+// a promise that is not kept.
+func allow(c *fiber.Ctx, names ...string) error {
+	for k := range c.Context().QueryArgs().All() {
+		if !slices.Contains(names, string(k)) {
+			return problem.New(400, "unknown_parameter", "there is no parameter %.60q here", k).
+				WithHint("the parameters are %s", strings.Join(names, ", "))
+		}
+	}
+	return nil
 }
 
 // flag reads a query parameter that is true or false.

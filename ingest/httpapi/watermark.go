@@ -17,8 +17,8 @@ func (a *api) watermark(c *fiber.Ctx) error {
 	}
 	const hint = `send {"advance_to": "2024-01-01T12:00:00Z"}, and "force": true for an instant far ahead of the clock`
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(c.BodyRaw(), &members); err != nil {
-		return problem.New(400, "bad_body", "the body must be a JSON object: %v", err).WithHint(hint)
+	if err := json.Unmarshal(c.BodyRaw(), &members); err != nil || members == nil {
+		return problem.New(400, "bad_body", "the body must be one JSON object").WithHint(hint)
 	}
 	force := false
 	to := row.NewVector(row.Scalar(row.Timestamp), 1)
