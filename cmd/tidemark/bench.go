@@ -28,6 +28,7 @@ type benchCmd struct {
 	Ingest  benchIngestCmd  `cmd:"" help:"Durable ingest over HTTP against bare synced writes of the same bytes."`
 	Nexmark benchNexmarkCmd `cmd:"" help:"The queries of the Nexmark workload as views over one log."`
 	Windows benchWindowsCmd `cmd:"" help:"What an event costs in hopping windows, by how many overlap."`
+	Views   benchViewsCmd   `cmd:"" help:"What many views on one stream cost, against one."`
 	Torture benchTortureCmd `cmd:"" help:"Kill a serving process under load, again and again, and count what is lost."`
 
 	TortureViews benchTortureViewsCmd `cmd:"" help:"The same under ten views: their rows are compared with the batch answer after each kill."`

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -63,17 +64,11 @@ func (c *benchNexmarkCmd) Run(ctx context.Context) error {
 	if err := c.fill(ctx, house, w); err != nil {
 		return err
 	}
-	if c.Profile != "" {
-		file, err := os.Create(c.Profile)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		if err := pprof.StartCPUProfile(file); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+	stop, err := profile(c.Profile)
+	if err != nil {
+		return err
 	}
+	defer stop()
 	fmt.Fprintf(w, "\n%-5s %12s %9s %9s %9s %9s %10s  %s\n", "", "events/s", "ns/event", "allocs", "B/event", "peak MB", "rows", "")
 	wrong := 0
 	for _, q := range nexmark.Queries {
@@ -478,6 +473,24 @@ func (a *auctions) load(ctx context.Context) error {
 	}
 	a.loaded = true
 	return nil
+}
+
+// profile writes a CPU profile to a file until stop is called; without a name nothing.
+func profile(name string) (stop func(), err error) {
+	if name == "" {
+		return func() {}, nil
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = file.Close()
+	}, nil
 }
 
 // mallocs is how often this process has allocated so far.
