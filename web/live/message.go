@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -55,7 +56,7 @@ func parseOp(data []byte) (op, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&o); err != nil {
-		return o, badMessage("not a message: " + err.Error())
+		return o, notMessage(err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return o, badMessage("bytes after the message")
@@ -79,6 +80,21 @@ func parseOp(data []byte) (op, error) {
 		return o, badMessage(`"id" must have 1 to 64 bytes`)
 	}
 	return o, nil
+}
+
+// notMessage says what is wrong with a text that is no message.
+func notMessage(err error) badMessage {
+	const such = `, send one JSON object such as {"op":"subscribe","id":"a","to":"NAME"}`
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &kind) && kind.Field != "":
+		return badMessage(strconv.Quote(clip(kind.Field, 40)) + " can't be a JSON " + kind.Value + such)
+	case errors.As(err, &kind):
+		return badMessage("a message can't be a JSON " + kind.Value + such)
+	case strings.HasPrefix(err.Error(), "json: unknown field "):
+		return badMessage("there is no member " + clip(strings.TrimPrefix(err.Error(), "json: unknown field "), 40) + such)
+	}
+	return badMessage("the message is not JSON" + such)
 }
 
 func clip(s string, n int) string {
