@@ -185,7 +185,7 @@ func (s *Service) rebind(edited *view, doc *stored) ([]rebound, error) {
 	var out []rebound
 	for _, r := range s.readers(edited.name) {
 		old := r.document()
-		doc, plan, err := s.bindAmong(old.Definition, next)
+		doc, plan, err := s.bindAmong(old.Definition, next, old.Sources)
 		if err != nil {
 			p := problem.From(err)
 			if p.Status >= 500 {
@@ -234,7 +234,7 @@ func (s *Service) catchUp() error {
 		if !stale {
 			continue
 		}
-		doc, _, err := s.bind(old.Definition)
+		doc, _, err := s.bindAmong(old.Definition, nil, old.Sources)
 		if err != nil {
 			s.logger.Warn("a view goes on with an older definition of a view that it reads", "view", v.name, "err", err)
 			continue

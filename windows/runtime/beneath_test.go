@@ -32,7 +32,9 @@ func TestCorrectionOfAViewCorrectsTheViewAboveIt(t *testing.T) { // V1
 		provisional 0 {"hour":"2024-01-01T13:00:00Z","total":4}`)
 	w.Until("hours", w.Post("checkouts", 0, sale("12:15:10", "ES", 8)))
 	w.Until("hours", w.Advance("checkouts", "2024-01-01T20:00:00Z"))
-	w.Until("hours", w.Post("checkouts", 0, sale("12:16:10", "ES", 16)))
+	last := w.Post("checkouts", 0, sale("12:16:10", "ES", 16))
+	w.Until("hours", last)
+	w.Until("minutes", last)
 	want := `
 		corrected 2 {"hour":"2024-01-01T12:00:00Z","total":11}
 		final 1 {"hour":"2024-01-01T13:00:00Z","total":4}`

@@ -23,10 +23,17 @@ func (v *view) build(ctx context.Context, doc *stored) bool {
 	oldCtx, stopOld := context.WithCancelCause(ctx)
 	defer stopOld(nil)
 	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		v.keep(oldCtx, doc.Serving)
-	}()
+	if v.stale() { // it can't go on: its rows stay as they are until there are others
+		close(ended)
+		v.mu.Lock()
+		v.mu.started = true
+		v.mu.Unlock()
+	} else {
+		go func() {
+			defer close(ended)
+			v.keep(oldCtx, doc.Serving)
+		}()
+	}
 	defer func() { stopOld(nil); <-ended }()
 
 	wait := v.svc.RetryMin
@@ -128,26 +135,30 @@ func (v *view) switchTo(w *worker) error {
 		b.Discard()
 		return err
 	}
+	if att := s.attachments[v.kind]; ok && changes.Len() > 0 && att.Open != nil {
+		w.follower, err = att.Open(Meta{
+			ID: v.id, Name: v.name, Version: int(w.doc.ViewVersion), Fields: w.fields, Extra: w.doc.Extra, Sources: names(w.doc.Sources),
+		})
+		if err != nil {
+			b.Discard()
+			return err
+		}
+	}
 	switch {
 	case !ok || !sameLog:
 		b.DeletePrefix(spaceKey(kv.Changes, v.id))
 		newHead.Stream++
 		newHead.ChangesFrom, newHead.Trimmed = next.Position, false
-		if next.Position, err = v.base(b, w, next.Position, next.AsOf); err != nil {
+		next.Position, err = v.base(b, w, next.Position, next.AsOf)
+		if err == nil && ok && changes.Len() > 0 && w.follower != nil {
+			err = w.follow(b, &Epoch{From: newHead.ChangesFrom, To: next.Position, AsOf: next.AsOf, Fields: w.fields, Changes: changes})
+		}
+		if err != nil {
 			b.Discard()
 			return err
 		}
 	case changes.Len() > 0:
-		att := s.attachments[v.kind]
-		if att.Open != nil {
-			w.follower, err = att.Open(Meta{
-				ID: v.id, Name: v.name, Version: int(w.doc.ViewVersion), Fields: w.fields, Extra: w.doc.Extra, Sources: names(w.doc.Sources),
-			})
-		}
-		if err == nil {
-			err = w.writeEpoch(b, &Epoch{From: from, To: next.Position, AsOf: next.AsOf, Fields: w.fields, Changes: changes})
-		}
-		if err != nil {
+		if err := w.writeEpoch(b, &Epoch{From: from, To: next.Position, AsOf: next.AsOf, Fields: w.fields, Changes: changes}); err != nil {
 			b.Discard()
 			return err
 		}

@@ -16,7 +16,7 @@ type ChangeReader struct {
 }
 
 // Changes returns a reader of the epochs behind a position. The zero position is the beginning of
-// the change stream. A position of another log, or older than the change stream, is a *Gap.
+// the change stream; a receipt is taken as well. A position of another log or of another view, or older than the change stream, is a *Gap.
 func (s *Service) Changes(name string, after stream.Position) (*ChangeReader, error) {
 	v, err := s.find(name)
 	if err != nil {
@@ -26,29 +26,43 @@ func (s *Service) Changes(name string, after stream.Position) (*ChangeReader, er
 	r := &ChangeReader{view: v, after: after}
 	if after == (stream.Position{}) {
 		r.after, r.whole = h.ChangesFrom, true
-		r.after.Log = s.log.ID()
+		r.after.Log = p.Position.Log
 		return r, nil
 	}
-	if after.Log != s.log.ID() || before(after, h.ChangesFrom) || after.Sequence > max(s.log.End(), p.Position.Sequence) {
-		return nil, &Gap{Oldest: h.ChangesFrom}
+	r.after = v.inside(after)
+	if r.after.Log != p.Position.Log || before(r.after, h.ChangesFrom) || r.after.Sequence > max(s.log.End(), p.Position.Sequence) {
+		return nil, r.gap(h)
 	}
 	return r, nil
 }
 
 // Position is where the reader stands: everything up to it was given out.
-func (r *ChangeReader) Position() stream.Position { return r.after }
+func (r *ChangeReader) Position() stream.Position { return r.view.outside(r.after) }
+
+func (r *ChangeReader) gap(h head) *Gap {
+	h.ChangesFrom.Log = r.view.svc.log.ID()
+	return &Gap{Oldest: r.view.outside(h.ChangesFrom)}
+}
 
 // Next returns the next epoch, or ok false when there is none now: Watch tells when to ask again.
 // A view that was deleted is a problem 404. When the change stream has begun anew in front of the
 // reader, or the reader's position lies inside an epoch, it is a *Gap.
 func (r *ChangeReader) Next() (e *Epoch, ok bool, err error) {
+	if e, ok, err = r.next(); ok {
+		e.From, e.To = r.view.outside(e.From), r.view.outside(e.To)
+	}
+	return e, ok, err
+}
+
+// next is Next with positions as they are within the service.
+func (r *ChangeReader) next() (e *Epoch, ok bool, err error) {
 	v := r.view
 	if v.deleted() {
 		return nil, false, unknownView(v.name)
 	}
 	h, p := v.published()
-	if before(r.after, h.ChangesFrom) {
-		return nil, false, &Gap{Oldest: h.ChangesFrom}
+	if r.after.Log != p.Position.Log || before(r.after, h.ChangesFrom) {
+		return nil, false, r.gap(h)
 	}
 	if !before(r.after, p.Position) { // keeps R1: nothing behind what was published
 		return nil, false, nil
@@ -71,8 +85,9 @@ func (r *ChangeReader) Next() (e *Epoch, ok bool, err error) {
 		return nil, false, nil
 	}
 	if !r.whole && before(e.From, r.after) {
-		return nil, false, &Gap{Oldest: h.ChangesFrom}
+		return nil, false, r.gap(h)
 	}
+	e.From.Log, e.To.Log = r.after.Log, r.after.Log // it may have been written under an identity that the log had before
 	r.after, r.whole = e.To, true
 	return e, true, nil
 }

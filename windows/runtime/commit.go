@@ -175,7 +175,14 @@ func (w *worker) writeEpoch(b *kv.Batch, e *Epoch) error {
 	if w.follower == nil {
 		return nil
 	}
-	return w.follower.Epoch(b, e)
+	return w.follow(b, e)
+}
+
+// follow lets the follower write what follows from an epoch, with positions as users carry them.
+func (w *worker) follow(b *kv.Batch, e *Epoch) error {
+	told := *e
+	told.From, told.To = w.v.outside(e.From), w.v.outside(e.To)
+	return w.follower.Epoch(b, &told)
 }
 
 // writeLate keeps the records of late events, with the events themselves.

@@ -42,4 +42,6 @@ func (f *fragile) Loaded() error                                  { return f.m.L
 func (f *fragile) HasOpen() bool                                  { return f.m.HasOpen() }
 func (f *fragile) Streams() []windows.StreamState                 { return f.m.Streams() }
 
+func (f *fragile) Mark(id stream.ID, m stream.Mark) { f.m.Mark(id, m) }
+
 func (f *fragile) Seed(s windows.StreamState, at windows.Micros) { f.m.Seed(s, at) }

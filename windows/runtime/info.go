@@ -154,7 +154,7 @@ func (v *view) info() (Info, error) {
 	info := Info{
 		Name: v.name, Kind: string(v.kind), ID: v.id, Definition: doc.Definition, Extra: doc.Extra,
 		State: v.stateLocked(), Watermark: instant(p.AsOf.Watermark), Counts: p.Counts, Rows: p.Rows,
-		Columns: v.mu.columns, Sources: names(doc.Sources), Position: p.Position.String(), AsOf: p.AsOf,
+		Columns: v.mu.columns, Sources: names(doc.Sources), Position: v.outside(p.Position).String(), AsOf: p.AsOf,
 		Plan: v.mu.explain, Warnings: warnings(v.mu.warned), Rebuilding: doc.Serving != nil, Verified: v.mu.verified,
 		Created: v.created, Updated: v.updated,
 	}

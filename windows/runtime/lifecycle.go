@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"tidemark/storage/catalog"
@@ -63,15 +64,16 @@ func (s *Service) PutKind(ctx context.Context, kind catalog.Kind, name string, d
 }
 
 // bind compiles a definition against the streams and views as they are now.
-func (s *Service) bind(d Definition) (*stored, *query.Plan, error) { return s.bindAmong(d, nil) }
+func (s *Service) bind(d Definition) (*stored, *query.Plan, error) { return s.bindAmong(d, nil, nil) }
 
-// bindAmong is bind where some views are about to have other documents.
-func (s *Service) bindAmong(d Definition, next map[string]*stored) (*stored, *query.Plan, error) {
+// bindAmong is bind where some views are about to have other documents, for a view that stays bound
+// to its streams as it was (R1).
+func (s *Service) bindAmong(d Definition, next map[string]*stored, bound []boundSource) (*stored, *query.Plan, error) {
 	d, err := d.Resolve()
 	if err != nil {
 		return nil, nil, err
 	}
-	cat := relations{svc: s, next: next, seen: map[string]boundView{}}
+	cat := relations{svc: s, bound: bound, next: next, seen: map[string]boundView{}}
 	plan, err := s.compileIn(d, cat)
 	if err != nil {
 		return nil, nil, err
@@ -92,6 +94,9 @@ func (s *Service) bindAmong(d Definition, next map[string]*stored) (*stored, *qu
 			Name: st.Name, ID: st.ID, Columns: len(st.Schema.Fields), Pinned: src.Pinned,
 			MaxOutOfOrderness: st.Config.MaxOutOfOrderness.Micros(), IdleAdvance: *st.Config.IdleAdvance,
 			Table: src.Table,
+		}
+		if i := slices.IndexFunc(bound, func(o boundSource) bool { return o.ID == b.ID }); i >= 0 {
+			b.Columns, b.MaxOutOfOrderness, b.IdleAdvance = bound[i].Columns, bound[i].MaxOutOfOrderness, bound[i].IdleAdvance
 		}
 		if d.MaxOutOfOrderness != nil {
 			b.MaxOutOfOrderness = d.MaxOutOfOrderness.Micros()

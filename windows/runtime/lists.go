@@ -202,7 +202,7 @@ func (s *Service) Standing(name string) (stream.Position, AsOf, error) {
 		return stream.Position{}, AsOf{}, err
 	}
 	_, p := v.published()
-	return p.Position, p.AsOf, nil
+	return v.outside(p.Position), p.AsOf, nil
 }
 
 // Place returns the internal number of a view of one kind and its last position that is durable.
@@ -212,5 +212,5 @@ func (s *Service) Place(kind catalog.Kind, name string) (uint64, stream.Position
 		return 0, stream.Position{}, err
 	}
 	_, p := v.published()
-	return v.id, p.Position, nil
+	return v.id, v.outside(p.Position), nil
 }

@@ -399,7 +399,7 @@ func (p *pump) pumpView(ctx context.Context, r *pumped, v *view) (more bool, err
 	var rows *row.Batch
 	to := r.position
 	for rows == nil || rows.Len < pumpRows {
-		e, ok, err := reader.Next()
+		e, ok, err := reader.next()
 		var gap *Gap
 		if errors.As(err, &gap) || v.deleted() {
 			return false, nil // the next round sees another version, or none
@@ -448,7 +448,7 @@ func (p *pump) pumpRows(ctx context.Context, r *pumped, v *view) error {
 	fields := append(append([]row.Field{}, snap.Fields...), changeSinkFields...)
 	rows := row.NewBatch(fields, n)
 	appendChanges(rows, &Epoch{Fields: snap.Fields, Changes: c})
-	return p.apply(ctx, r, fields, rows, snap.Position)
+	return p.apply(ctx, r, fields, rows, v.outside(snap.Position))
 }
 
 func appendChanges(rows *row.Batch, e *Epoch) {

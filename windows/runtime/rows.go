@@ -146,7 +146,7 @@ func (s *Service) Rows(ctx context.Context, name string, q RowsQuery) (*RowsAnsw
 	if err != nil {
 		return nil, err
 	}
-	out.AsOf, out.Position = p.AsOf, p.Position
+	out.AsOf, out.Position = p.AsOf, v.outside(p.Position)
 	return out, nil
 }
 
@@ -337,8 +337,8 @@ func (v *view) waitFor(ctx context.Context, after string, wait time.Duration) er
 		return problem.New(400, "bad_receipt", "after is no receipt and no position").
 			WithHint(`send the "receipt" of an answer to posted events, as it is`)
 	}
-	if p.Log != v.svc.log.ID() {
-		return problem.New(410, "receipt_gone", "the receipt is of another log: the data directory was restored, or lost events").
+	if !v.svc.ofTheLog(p) {
+		return problem.New(410, "receipt_gone", "the receipt is of another log, or of a view that was deleted: the data directory was restored, or lost events").
 			WithHint("post the events again where they are missing, and take the new receipt")
 	}
 	changed, stop := v.watcher()
@@ -347,7 +347,7 @@ func (v *view) waitFor(ctx context.Context, after string, wait time.Duration) er
 	defer timer.Stop()
 	for {
 		v.mu.Lock()
-		there := v.mu.seen >= p.Sequence || v.mu.progress.Position.Sequence >= p.Sequence
+		there := v.mu.seen >= p.Sequence || v.mu.progress.Position.Log == v.svc.log.ID() && v.mu.progress.Position.Sequence >= p.Sequence
 		gone, state, why := v.mu.gone, v.stateLocked(), v.mu.failed
 		v.mu.Unlock()
 		switch {

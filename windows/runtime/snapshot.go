@@ -42,7 +42,7 @@ func (v *view) rowsAt(snap *kv.Snapshot, h head, p progress) (*Snapshot, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := &Snapshot{Fields: fields, Rows: row.NewBatch(fields, int(p.Rows)), AsOf: p.AsOf, Position: p.Position}
+	out := &Snapshot{Fields: fields, Rows: row.NewBatch(fields, int(p.Rows)), AsOf: p.AsOf, Position: v.outside(p.Position)}
 	prefix := rowsKey(v.id, h.Version)
 	it := snap.Iter(prefix, kv.PrefixEnd(prefix))
 	for ok := it.First(); ok && err == nil; ok = it.Next() {

@@ -210,6 +210,9 @@ func (s *Service) load(e catalog.Entry) (*view, error) {
 	if h.Version == doc.Version {
 		doc.Serving = nil // the switch was made; only the catalog did not know yet
 	}
+	if err := v.adopt(&doc, &h); err != nil {
+		return nil, err
+	}
 	p, err := getJSON[progress](s.kv, progressKey(v.id, h.Version))
 	if errors.Is(err, kv.ErrNotFound) {
 		p, err = s.beginning(h.ViewVersion), nil
@@ -217,7 +220,7 @@ func (s *Service) load(e catalog.Entry) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.mu.doc, v.mu.head, v.mu.progress, v.mu.live = &doc, h, p, p.Live
+	v.mu.doc, v.mu.head, v.mu.progress, v.mu.live = &doc, h, p, p.Live && p.Position.Log == s.log.ID()
 	verified, err := getJSON[Verified](s.kv, verifiedKey(v.id))
 	switch {
 	case err == nil:

@@ -27,6 +27,8 @@ type machine interface {
 	Skip(poison map[stream.ID]map[stream.Place]struct{})
 	Streams() []windows.StreamState
 	Seed(s windows.StreamState, at windows.Micros)
+	// Mark says where a stream stood before what the log still has of it.
+	Mark(id stream.ID, m stream.Mark)
 }
 
 var _ machine = (*engine.Engine)(nil)
@@ -146,7 +148,9 @@ func (w *worker) reload() error {
 	for _, st := range seeds {
 		w.eng.Seed(st, w.done.AppendTime)
 	}
-	if p := w.done.Position; p.Log != w.svc.log.ID() || p.Sequence > w.svc.log.End() {
+	if p := w.done.Position; p.Log != w.svc.log.ID() {
+		return fatal{fmt.Errorf("the view has read events that are no longer in the log, up to sequence %d, and the log no longer reaches back to where the view begins: POST /v1/views/%s/rebuild makes it of what is there", p.Sequence, w.v.name)}
+	} else if p.Sequence > w.svc.log.End() {
 		return fatal{fmt.Errorf("the view has read a log that is no longer there, up to sequence %d: make the view again", p.Sequence)}
 	}
 	if err := w.readCrashes(); err != nil {
@@ -169,7 +173,23 @@ func (w *worker) reload() error {
 	w.asOf, w.at, w.last, w.in = w.done.AsOf.clone(), w.done.AppendTime, w.done.Position.Sequence, pending{}
 	w.poison, w.out = nil, nil
 	w.reader = w.svc.log.Read(w.doc.ids(), w.last)
+	if w.last == 0 {
+		w.beginAtMarks()
+	}
 	return nil
+}
+
+// beginAtMarks lets a version that has read nothing begin with what the log remembers of the events
+// that retention has removed (W1).
+func (w *worker) beginAtMarks() {
+	for _, id := range w.doc.ids() {
+		m := w.reader.Start(id)
+		if m.Sequence == 0 {
+			continue
+		}
+		w.eng.Mark(id, m)
+		w.asOf.Offsets[w.names[id]] = append([]stream.Offset{}, m.First...)
+	}
 }
 
 func (w *worker) close() {
