@@ -156,7 +156,7 @@ func (f *Fates) replayOf(proof *runtime.Proof) (*replay, error) {
 	f.mu.Lock()
 	r := f.mu.replays[proof.Name]
 	f.mu.Unlock()
-	if r != nil && r.proof.ID == proof.ID && r.proof.Version == proof.Version && r.proof.Panics == proof.Panics {
+	if r != nil && r.proof.ID == proof.ID && r.proof.Version == proof.Version && r.proof.Panics == proof.Panics && r.fresh() {
 		return r, nil
 	}
 	panics, err := f.Views.Panics(proof.Name)
@@ -234,7 +234,12 @@ func (f *Fates) holds(st *stream.Stream, at stream.Place, field string, value []
 	if err != nil || len(batches) == 0 {
 		return true
 	}
-	return hasID(batches[0].Raw(int(at.Offset-batches[0].Base)), field, [][]byte{value})
+	b := batches[0]
+	i := b.Index(at.Offset)
+	if i == b.Len || b.Offset(i) != at.Offset {
+		return true // compaction has removed it
+	}
+	return hasID(b.Raw(i), field, [][]byte{value})
 }
 
 // hasID reports whether a payload has an id: ids compare as JSON values (R5).
@@ -320,7 +325,7 @@ func (f *Fates) search(ctx context.Context, st *stream.Stream, field, id string)
 		if b := e.Batch; b != nil {
 			for i := range b.Len {
 				if hasID(b.Raw(i), field, values) {
-					return stream.Place{Partition: b.Partition, Offset: b.Base + stream.Offset(i)}, true, nil
+					return stream.Place{Partition: b.Partition, Offset: b.Offset(i)}, true, nil
 				}
 			}
 		}
