@@ -90,7 +90,7 @@ func (d Deps) newest(p *ui.StreamPage, id stream.ID, n stream.Partition, st stre
 	for b := len(batches) - 1; b >= 0; b-- {
 		for i := batches[b].Len - 1; i >= 0 && len(p.Events) < shownEvents; i-- {
 			raw := batches[b].Raw(i)
-			p.Events = append(p.Events, [3]string{fmt.Sprintf("%d/%d", n, int64(batches[b].Base)+int64(i)), instant(batches[b].Times[i]), clip(raw, 400)})
+			p.Events = append(p.Events, [3]string{fmt.Sprintf("%d/%d", n, batches[b].Offset(i)), instant(batches[b].Times[i]), clip(raw, 400)})
 		}
 	}
 	return nil
