@@ -23,7 +23,7 @@ func castText(to row.Type) kernel {
 		})
 	case to.Kind == row.HugeInt:
 		return try1(str, i128, func(s string) (row.Int128, *Failure) {
-			x, ok := parseInteger(s)
+			x, ok := parseHugeInt(s)
 			if !ok {
 				return x, conversion("Could not convert string '%s' to INT128", s)
 			}
@@ -117,6 +117,14 @@ func parseInteger(s string) (row.Int128, bool) {
 			v, err := strconv.ParseInt(digits[2:], base, 64)
 			return row.FromInt64(v), err == nil && digits[2] != '-' && digits[2] != '+' && len(digits) == len(s)
 		}
+	}
+	return parseDecimal(s, 0)
+}
+
+// parseHugeInt is parseInteger without 0x and 0b, which HUGEINT does not know.
+func parseHugeInt(s string) (row.Int128, bool) {
+	if v, ok := plainInteger(trimSpace(s)); ok {
+		return row.FromInt64(v), true
 	}
 	return parseDecimal(s, 0)
 }

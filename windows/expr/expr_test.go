@@ -240,7 +240,7 @@ func TestRefusalsSayWhatThereIs(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	_, err = parseExpr("regexp_matches(s, '(')", goldenFields)
-	if !errors.As(err, &m) || !strings.Contains(m.Error(), "missing closing )") {
+	if !errors.As(err, &m) || !strings.Contains(m.Error(), "missing ): (") {
 		t.Errorf("got %v", err)
 	}
 }

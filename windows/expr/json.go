@@ -124,7 +124,7 @@ func jsonArg(e *Expr) (*Expr, error) {
 // jsonStep is one step of a path: a member by name, or an element by number.
 type jsonStep struct {
 	name  string
-	index int
+	index int  // −1 where a name is no number
 	elem  bool // by number; negative from the end
 }
 
@@ -145,11 +145,11 @@ func constPath(name string, e *Expr) ([]jsonStep, error) {
 	path := e.value.Str[0]
 	switch {
 	case path == "":
-		return []jsonStep{{name: ""}}, nil
+		return nil, bad("is empty")
 	case path[0] == '/':
 		return pointerPath(path), nil
 	case path[0] != '$':
-		return []jsonStep{{name: path}}, nil
+		return []jsonStep{{name: path, index: -1}}, nil
 	}
 	steps, why := dollarPath(path[1:])
 	if why != "" {
@@ -164,7 +164,7 @@ func pointerPath(path string) []jsonStep {
 	for _, part := range strings.Split(path[1:], "/") {
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
 		step := jsonStep{name: part, index: -1}
-		if n, err := strconv.Atoi(part); err == nil {
+		if n, err := strconv.Atoi(part); err == nil && n >= 0 && strconv.Itoa(n) == part {
 			step.index = n
 		}
 		steps = append(steps, step)

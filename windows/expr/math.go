@@ -71,7 +71,12 @@ func (t table) mathematics() {
 	double("sinh", math.Sinh)
 	double("cosh", math.Cosh)
 	double("tanh", math.Tanh)
-	double("gamma", math.Gamma)
+	checked("gamma", func(x float64) (float64, *Failure) {
+		if x == 0 {
+			return 0, outOfRange("cannot take gamma of zero")
+		}
+		return math.Gamma(x), nil
+	})
 	double("even", func(x float64) float64 {
 		if x < 0 {
 			return -2 * math.Ceil(-x/2)

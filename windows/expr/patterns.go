@@ -1,7 +1,9 @@
 package expr
 
 import (
+	"errors"
 	"regexp"
+	"regexp/syntax"
 	"strings"
 	"unicode/utf8"
 
@@ -174,14 +176,23 @@ func compileRegex(pattern, options string, full bool) (*regexp.Regexp, *Failure)
 	if flags != "" {
 		flags = "(?" + flags + ")"
 	}
-	if full {
-		pattern = `\A(?:` + pattern + `)\z`
-	}
 	re, err := regexp.Compile(flags + pattern)
+	if err == nil && full {
+		re, err = regexp.Compile(flags + `\A(?:` + pattern + `)\z`)
+	}
 	if err != nil {
-		return nil, invalidInput("%v", err)
+		return nil, badRegex(err)
 	}
 	return re, nil
+}
+
+// badRegex says in RE2's words, which are DuckDB's, what is wrong with a pattern.
+func badRegex(err error) *Failure {
+	var e *syntax.Error
+	if !errors.As(err, &e) {
+		return invalidInput("%v", err)
+	}
+	return invalidInput("%s: %s", strings.Replace(string(e.Code), "missing closing ", "missing ", 1), e.Expr)
 }
 
 // regexKernel calls f for each row with the pattern of argument 1. The options stand at argument

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/clipperhouse/uax29/v2/graphemes"
+
 	"tidemark/storage/row"
 )
 
@@ -252,16 +254,31 @@ func substring(s string, offset, length int64) string {
 	return s[begin:end]
 }
 
+// reverse turns a text around: its bytes when it is ASCII, else what a reader sees as characters.
 func reverse(s string) string {
 	out := make([]byte, len(s))
 	at := len(s)
-	for i := 0; i < len(s); {
-		_, n := utf8.DecodeRuneInString(s[i:])
-		at -= n
-		copy(out[at:], s[i:i+n])
-		i += n
+	if isASCII(s) {
+		for i := range len(s) {
+			at--
+			out[at] = s[i]
+		}
+		return string(out)
+	}
+	for g := graphemes.FromString(s); g.Next(); {
+		at -= len(g.Value())
+		copy(out[at:], g.Value())
 	}
 	return string(out)
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 func translate(s, from, to string) string {
