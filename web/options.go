@@ -33,6 +33,9 @@ type Options struct {
 	Metrics prometheus.Gatherer
 	// Ready says why the server is not ready yet, nil when it is. Nil: always ready.
 	Ready func() error
+	// SignIn is the page where browsers sign in: who asks for another one without a session is sent
+	// there. Empty: there is none.
+	SignIn string
 	// ErrorPage may answer an error that a browser met outside /v1 as a page. It says whether it did.
 	ErrorPage func(c *fiber.Ctx, p *problem.Problem, requestID string) bool
 	// Logger gets access lines (debug) and errors. Nil: slog's default.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/url"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -76,11 +78,22 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		lingerOn(c.Context().Conn()) // its body was not read
 	}
 	// A page names what there is, in its navigation: it is not for strangers.
+	if p.Status == fiber.StatusUnauthorized && a.toSignIn(c) {
+		return nil
+	}
 	if a.opts.ErrorPage != nil && a.opts.Auth.Known(c) && a.opts.ErrorPage(c, p, id) {
 		return nil
 	}
 	c.Set(fiber.HeaderContentType, problem.ContentType)
 	return c.Send(p.JSON(id))
+}
+
+// toSignIn sends a browser that asks for a page to where it can sign in; it reports whether it did.
+func (a *App) toSignIn(c *fiber.Ctx) bool {
+	if a.opts.SignIn == "" || c.Method() != fiber.MethodGet || strings.HasPrefix(c.Path(), "/v1/") || !strings.Contains(c.Get(fiber.HeaderAccept), "text/html") {
+		return false
+	}
+	return c.Redirect(a.opts.SignIn+"?next="+url.QueryEscape(string(c.Request().RequestURI())), fiber.StatusSeeOther) == nil
 }
 
 // explain finds the problem in an error, Fiber's own included.

@@ -133,14 +133,15 @@ func TestDragZoomsIntoAFixedRangeAndDoubleClickGoesBack(t *testing.T) {
 			return err
 		}))
 	}
-	mouse(input.DispatchMouseEventTypeMouseMoved, 0.3, 0)
-	mouse(input.DispatchMouseEventTypeMousePressed, 0.3, 1)
-	mouse(input.DispatchMouseEventTypeMouseMoved, 0.45, 0)
-	mouse(input.DispatchMouseEventTypeMouseMoved, 0.6, 0)
-	mouse(input.DispatchMouseEventTypeMouseReleased, 0.6, 1)
+	mouse(input.DispatchMouseEventTypeMouseMoved, 0.65, 0)
+	mouse(input.DispatchMouseEventTypeMousePressed, 0.65, 1)
+	mouse(input.DispatchMouseEventTypeMouseMoved, 0.8, 0)
+	mouse(input.DispatchMouseEventTypeMouseMoved, 0.97, 0)
+	mouse(input.DispatchMouseEventTypeMouseReleased, 0.97, 1)
 	become(t, ctx, `/range=\d{4}-/.test(location.search)`)
 	see(t, ctx, "#pause", "Live")
 	see(t, ctx, "#range summary", "–")
+	see(t, ctx, "#panel-1 .legend", "south")
 	for _, n := range []int64{1, 2} {
 		mouse(input.DispatchMouseEventTypeMousePressed, 0.5, n)
 		mouse(input.DispatchMouseEventTypeMouseReleased, 0.5, n)

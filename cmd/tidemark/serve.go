@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -27,9 +29,32 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		o.print(os.Stdout, from)
 		return nil
 	}
-	return serve(ctx, o, false, func(addr net.Addr, _ *service, logger *slog.Logger) {
-		logger.Info("listening", "address", "http://"+addr.String(), "data", absolute(o.Data))
+	return serve(ctx, o, false, func(addr net.Addr, s *service, logger *slog.Logger) {
+		scheme := "http://"
+		if o.TLSCert != "" {
+			scheme = "https://"
+		}
+		logger.Info("listening", "address", scheme+addr.String(), "data", absolute(o.Data))
+		if link := s.firstLink(logger); link != "" {
+			fmt.Printf("\n  sign in, once, as an administrator: %s%s%s\n\n", scheme, addr, link)
+		}
 	})
+}
+
+// firstLink is a link that signs one browser in, at the first start with keys; else empty.
+func (s *service) firstLink(logger *slog.Logger) string {
+	shown := s.dir.File("sign-in-link-shown")
+	if !s.keys.On() {
+		return ""
+	}
+	if _, err := shown.Load(); !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	if err := shown.Save(nil); err != nil {
+		logger.Warn("the sign-in link can't be marked as shown: none is made", "err", err)
+		return ""
+	}
+	return s.keys.OnceLink()
 }
 
 // serve runs a server until ctx ends; started is called once it listens.

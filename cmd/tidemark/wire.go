@@ -156,6 +156,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 		Metrics:   metrics,
 		Ready:     s.ready,
 		ErrorPage: page.ErrorPage,
+		SignIn:    "/sign-in",
 		Logger:    logger,
 	})
 	return s, nil

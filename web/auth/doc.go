@@ -22,4 +22,6 @@
 //	    from pages of their origins only, at their rate.
 //	I5  A change of what a key may do, its rotation and its deletion end what it has open at once.
 //	I6  Origins are echoed only to a key that lists them, without credentials.
+//	I7  A session's cookie is HttpOnly and SameSite=Lax, its id is made at sign-in, and a change needs
+//	    its token and this server's own origin besides. A one-time link dies at its first use.
 package auth

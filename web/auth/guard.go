@@ -20,8 +20,12 @@ const Challenge = `Bearer realm="tidemark"`
 // found is what the headers of a request say of who asks.
 type found struct {
 	key *key
+	// session is how the key is known when the request has a cookie in its place.
+	session *session
 	// address: the key stands in the address.
 	address bool
+	// none: the request sends no key at all.
+	none bool
 	// err is why the request is not to be served: 401 or 403.
 	err error
 }
@@ -32,14 +36,35 @@ func (k *Keys) Authenticated(h *fasthttp.RequestHeader) error {
 	if !k.On() {
 		return nil
 	}
-	f := k.now.Load().who(h)
+	if signsIn(h) {
+		return nil // the form has the key
+	}
+	f := k.who(h)
 	if f.key != nil {
 		return nil // what it may do is judged by Guard
 	}
 	return f.err
 }
 
-// who finds the key of a request.
+// maxForm bounds the sign-in form.
+const maxForm = 4 << 10
+
+func signsIn(h *fasthttp.RequestHeader) bool {
+	return h.IsPost() && string(h.RequestURI()) == "/sign-in" && h.ContentLength() >= 0 && h.ContentLength() <= maxForm
+}
+
+// who finds the key of a request: its own, or its session's.
+func (k *Keys) who(h *fasthttp.RequestHeader) found {
+	f := k.now.Load().who(h)
+	if f.key == nil && f.none {
+		if one, s := k.ofCookie(h); one != nil {
+			return found{key: one, session: s}
+		}
+	}
+	return f
+}
+
+// who finds the key that a request sends.
 func (s *state) who(h *fasthttp.RequestHeader) found {
 	inAddress := addressKeys(h)
 	var f found
@@ -58,6 +83,7 @@ func (s *state) who(h *fasthttp.RequestHeader) found {
 	text, sent := headerKey(h)
 	if !sent {
 		if f.key == nil {
+			f.none = true
 			f.err = problem.New(401, "no_key", "the request has no key").
 				WithHint("send Authorization: Bearer tdm_…; an administrator makes keys with: tidemark key create")
 		}
@@ -123,7 +149,7 @@ func (k *Keys) Identify(c *fiber.Ctx) error {
 		c.SetUserContext(context.WithValue(c.UserContext(), contextKey{}, s.open))
 		return c.Next()
 	}
-	f := s.who(&c.Request().Header)
+	f := k.who(&c.Request().Header)
 	p := nobody
 	if f.key != nil && f.err == nil {
 		p = f.key.principal
@@ -201,7 +227,11 @@ func (k *Keys) judge(c *fiber.Ctx, rule Rule) error {
 // allow judges a valid key.
 func (k *Keys) allow(c *fiber.Ctx, f found, rule Rule) error {
 	p := f.key.principal
-	if err := f.key.origin(c, f.address); err != nil {
+	if f.session != nil {
+		if err := f.session.own(c); err != nil {
+			return err
+		}
+	} else if err := f.key.origin(c, f.address); err != nil {
 		return err
 	}
 	if err := p.needs(rule.Any...); err != nil {

@@ -45,6 +45,8 @@ type Keys struct {
 	change sync.Mutex
 	now    atomic.Pointer[state]
 	stats  Stats
+	// sessions are the browsers that signed in.
+	sessions sessions
 }
 
 // Stats counts what was refused. All are read with Load.

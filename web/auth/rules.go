@@ -44,6 +44,9 @@ var rules = map[string]Rule{
 	"GET /dead-letters": readAll,
 	"GET /ops":          readAll,
 	"GET /settings":     readAll,
+	"GET /sign-in":      open,
+	"POST /sign-in":     open,
+	"POST /sign-out":    {Any: []Scope{Read}},
 
 	"GET /v1/streams":                                      readList,
 	"GET /v1/streams/:name":                                readOne,

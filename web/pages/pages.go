@@ -76,6 +76,11 @@ func Mount(r fiber.Router, d Deps) {
 	r.Get("/dead-letters", d.page(d.letters))
 	r.Get("/ops", d.page(d.ops))
 	r.Get("/settings", d.page(d.settings))
+	if d.Keys != nil {
+		r.Get("/sign-in", d.signIn)
+		r.Post("/sign-in", d.signIn)
+		r.Post("/sign-out", d.Keys.SignOut)
+	}
 }
 
 // content is what a page shows, with its title and its place in the navigation.
@@ -106,7 +111,15 @@ func (d Deps) send(c *fiber.Ctx, x content) error {
 	c.Set("Content-Security-Policy", fmt.Sprintf(policy, nonce))
 	c.Set(fiber.HeaderContentType, "text/html; charset=utf-8")
 	c.Set(fiber.HeaderCacheControl, "no-store")
-	frame := ui.Frame{Title: x.title, Section: x.section, Nonce: nonce, Demo: d.Demo, Dashboards: d.dashboards()}
+	frame := ui.Frame{Title: x.title, Section: x.section, Nonce: nonce, Demo: d.Demo}
+	if d.Keys != nil && !d.Keys.Known(c) {
+		frame.Bare = true // names are for those who may see them
+	} else {
+		frame.Dashboards = d.dashboards()
+	}
+	if d.Keys != nil {
+		frame.CSRF, frame.Who = d.Keys.Session(c)
+	}
 	err := ui.Page(frame, x.draw(nonce)).Render(c.UserContext(), c.Response().BodyWriter())
 	if err != nil {
 		c.Response().ResetBody()
@@ -130,6 +143,19 @@ func (d Deps) ErrorPage(c *fiber.Ctx, p *problem.Problem, requestID string) bool
 	}
 	err := d.send(c, content{title: title, draw: func(string) templ.Component { return ui.Problem(title, p.Detail, hint) }})
 	return err == nil
+}
+
+// signIn shows the form and takes it.
+func (d Deps) signIn(c *fiber.Ctx) error {
+	wrong, done, err := d.Keys.SignIn(c)
+	if done || err != nil {
+		return err
+	}
+	next := auth.Next(c.FormValue("next", c.Query("next")))
+	if wrong != "" {
+		c.Status(fiber.StatusUnauthorized)
+	}
+	return d.send(c, content{title: "Sign in", draw: func(string) templ.Component { return ui.SignInPage(wrong, next) }})
 }
 
 func assets(c *fiber.Ctx) error {
