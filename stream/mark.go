@@ -135,8 +135,10 @@ func (m *Mark) Control(c *Control, idleAdvance bool) {
 				m.Value.Counted = max(m.Value.Counted, p.MaxCounted)
 			}
 			m.Value.Advance = max(m.Value.Advance, m.Advance)
-			m.Idled = !m.Value.none()
 		}
+	}
+	if m.AllIdle && !m.Value.none() { // also where the first watermark comes while all are idle
+		m.Idled = true
 	}
 	m.settle()
 }

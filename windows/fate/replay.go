@@ -28,6 +28,8 @@ type replay struct {
 	plan  *query.Plan
 	log   stream.Log
 	ids   []stream.ID
+	// marks are the sequences up to which retention had removed the streams' events.
+	marks []stream.Sequence
 	// blockEvents is about how many events make a block.
 	blockEvents int
 	points      []point // by sequence, the first at 0
@@ -61,11 +63,30 @@ func newReplay(proof *runtime.Proof, log stream.Log, panics map[stream.ID]map[st
 	for _, s := range proof.Sources {
 		r.ids = append(r.ids, s.ID)
 	}
-	r.points = []point{{0, judge.New(plan, judge.Config{
+	first := judge.New(plan, judge.Config{
 		AllowedLateness: proof.AllowedLateness, Streams: proof.Streams, EventsFrom: proof.EventsFrom, WindowsFrom: proof.EventsFrom,
 		StartAt: proof.StartAt, Outside: outside, Functions: judge.Functions(plan),
-	})}}
+	})
+	for _, id := range r.ids {
+		m, err := log.Mark(id)
+		if err != nil {
+			return nil, err
+		}
+		first.Mark(id, m)
+		r.marks = append(r.marks, m.Sequence)
+	}
+	r.points = []point{{0, first}}
 	return r, nil
+}
+
+// fresh reports whether the log still has all that the replay began with.
+func (r *replay) fresh() bool {
+	for i, id := range r.ids {
+		if m, err := r.log.Mark(id); err != nil || m.Sequence != r.marks[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // account is what the view did with the event of an entry with this sequence.

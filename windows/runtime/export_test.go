@@ -1,6 +1,9 @@
 package runtime
 
 import (
+	"errors"
+
+	"tidemark/storage/kv"
 	"tidemark/stream"
 	"tidemark/windows"
 	"tidemark/windows/engine"
@@ -45,3 +48,20 @@ func (f *fragile) Streams() []windows.StreamState                 { return f.m.S
 func (f *fragile) Mark(id stream.ID, m stream.Mark) { f.m.Mark(id, m) }
 
 func (f *fragile) Seed(s windows.StreamState, at windows.Micros) { f.m.Seed(s, at) }
+
+// Forge makes a view that is not open one that has read another log, and takes its first row away.
+func Forge(store *kv.Store, id uint64, log stream.LogID, at stream.Sequence) {
+	p, err := getJSON[progress](store, progressKey(id, 1))
+	if err != nil {
+		panic(err)
+	}
+	p.Position.Log, p.Position.Sequence = log, at
+	b := store.NewBatch()
+	b.Set(progressKey(id, 1), mustJSON(p))
+	it := store.Iter(rowsKey(id, 1), kv.PrefixEnd(rowsKey(id, 1)))
+	it.First()
+	b.Delete(append([]byte{}, it.Key()...))
+	if err := errors.Join(it.Close(), b.Commit(true)); err != nil {
+		panic(err)
+	}
+}
