@@ -231,28 +231,43 @@ func (l *loader) commitLocked(ctx context.Context, head loadHead, t *table, fiel
 // stage is a temporary table for rows on their way.
 const stage = "_tidemark_stage"
 
-// insertLocked adds rows to a table. JSON goes through a table that takes it as text: the
-// driver's appender would write it anew, and it is kept as it came.
+// insertLocked adds rows to a table, through a table of their own where the driver's appender can't
+// take them as they are.
 func (l *loader) insertLocked(ctx context.Context, name string, t *table, fields []row.Field, batch *row.Batch) error {
-	var columns, casts []string
-	for _, c := range t.columns {
-		columns = append(columns, quote(c.Name)+" "+columnType(withoutJSON(c.Type)))
-		casts = append(casts, fmt.Sprintf("CAST(%s AS %s)", quote(c.Name), columnType(c.Type)))
+	staged, values, direct := staging(t.columns, fields, batch)
+	if direct {
+		return l.appendLocked("main", name, t.columns, fields, batch)
 	}
-	if !slices.ContainsFunc(t.columns, func(f row.Field) bool { return hasJSON(f.Type) }) {
-		return l.appendLocked("main", name, t, fields, batch)
-	}
-	if _, err := l.mu.conn.ExecContext(ctx, fmt.Sprintf("CREATE OR REPLACE TEMP TABLE %s (%s)", stage, strings.Join(columns, ", "))); err != nil {
+	if _, err := l.mu.conn.ExecContext(ctx, "CREATE OR REPLACE TEMP TABLE "+stage+" ("+columnList(staged)+")"); err != nil {
 		return err
 	}
-	if err := l.appendLocked("", stage, t, fields, batch); err != nil {
+	if err := l.appendLocked("", stage, staged, fields, batch); err != nil {
 		return err
 	}
-	if _, err := l.mu.conn.ExecContext(ctx, fmt.Sprintf("INSERT INTO main.%s SELECT %s FROM temp.%s", quote(name), strings.Join(casts, ", "), stage)); err != nil {
+	if _, err := l.mu.conn.ExecContext(ctx, fmt.Sprintf("INSERT INTO main.%s SELECT %s FROM temp.%s", quote(name), strings.Join(values, ", "), stage)); err != nil {
 		return err
 	}
 	_, err := l.mu.conn.ExecContext(ctx, "DROP TABLE temp."+stage)
 	return err
+}
+
+// staging says how a batch comes into a table with these columns: direct by the appender, or by a
+// table with the columns staged, from which the values are selected. JSON goes as text, because the
+// appender would write it anew and it is kept as it came; instants of which one is outside the
+// appender's years go as microseconds.
+func staging(columns, fields []row.Field, batch *row.Batch) (staged []row.Field, values []string, direct bool) {
+	staged, values, direct = slices.Clone(columns), make([]string, len(columns)), true
+	for i, c := range columns {
+		values[i] = fmt.Sprintf("CAST(%s AS %s)", quote(c.Name), columnType(c.Type))
+		if hasJSON(c.Type) {
+			staged[i].Type, direct = withoutJSON(c.Type), false
+		}
+		if b := row.FieldIndex(fields, c.Name); b >= 0 && c.Type.Kind == row.Timestamp && hasFarInstants(batch.Cols[b]) {
+			staged[i].Type, direct = row.Scalar(row.BigInt), false
+			values[i] = fmt.Sprintf("make_timestamp(%s)", quote(c.Name))
+		}
+	}
+	return staged, values, direct
 }
 
 func hasJSON(t row.Type) bool { return !withoutJSON(t).Equal(t) }
@@ -275,8 +290,8 @@ func withoutJSON(t row.Type) row.Type {
 }
 
 // appendLocked hands rows to DuckDB's appender.
-func (l *loader) appendLocked(schema, name string, t *table, fields []row.Field, batch *row.Batch) error {
-	return appendRows(l.mu.conn, schema, name, t.columns, fields, batch)
+func (l *loader) appendLocked(schema, name string, columns, fields []row.Field, batch *row.Batch) error {
+	return appendRows(l.mu.conn, schema, name, columns, fields, batch)
 }
 
 // appendRows hands rows to DuckDB's appender for a table with these columns.

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"tidemark/storage/row"
@@ -105,7 +104,7 @@ func columnList(fields []row.Field) string {
 	return strings.Join(list, ", ")
 }
 
-// fillScratch adds rows to a scratch table; JSON goes the way that insertLocked sends it.
+// fillScratch adds rows to a scratch table; what can't go directly goes the way that insertLocked sends it.
 func fillScratch(ctx context.Context, conn *sql.Conn, name string, fields []row.Field, encoded []byte) error {
 	_, batch, err := row.DecodeBatch(encoded)
 	if err != nil {
@@ -114,21 +113,16 @@ func fillScratch(ctx context.Context, conn *sql.Conn, name string, fields []row.
 	if len(batch.Cols) != len(fields) {
 		return badScratch("table %s has %d columns, its rows %d", name, len(fields), len(batch.Cols))
 	}
-	if !slices.ContainsFunc(fields, func(f row.Field) bool { return hasJSON(f.Type) }) {
+	staged, values, direct := staging(fields, fields, batch)
+	if direct {
 		return appendRows(conn, "", name, fields, fields, batch)
 	}
-	plain := slices.Clone(fields)
-	casts := make([]string, len(fields))
-	for i, f := range fields {
-		plain[i].Type = withoutJSON(f.Type)
-		casts[i] = fmt.Sprintf("CAST(%s AS %s)", quote(f.Name), columnType(f.Type))
-	}
-	if _, err := conn.ExecContext(ctx, "CREATE OR REPLACE TEMP TABLE "+stage+" ("+columnList(plain)+")"); err != nil {
+	if _, err := conn.ExecContext(ctx, "CREATE OR REPLACE TEMP TABLE "+stage+" ("+columnList(staged)+")"); err != nil {
 		return err
 	}
-	if err := appendRows(conn, "", stage, plain, fields, batch); err != nil {
+	if err := appendRows(conn, "", stage, staged, fields, batch); err != nil {
 		return err
 	}
-	_, err = conn.ExecContext(ctx, "INSERT INTO temp."+quote(name)+" SELECT "+strings.Join(casts, ", ")+" FROM temp."+stage)
+	_, err = conn.ExecContext(ctx, "INSERT INTO temp."+quote(name)+" SELECT "+strings.Join(values, ", ")+" FROM temp."+stage)
 	return err
 }

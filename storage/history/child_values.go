@@ -5,6 +5,7 @@ package history
 import (
 	"database/sql/driver"
 	"fmt"
+	"math"
 	"math/big"
 	"time"
 
@@ -12,6 +13,32 @@ import (
 
 	"tidemark/storage/row"
 )
+
+// The driver's appender takes the years from -290307 to 294246; DuckDB itself knows some more, and
+// the infinities.
+var (
+	firstAppended = time.Date(-290307, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	lastAppended  = time.Date(294247, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - 1
+)
+
+// firstInstant is DuckDB's first one, 290309-12-22 (BC).
+const firstInstant = -9223372022400000000
+
+// isInstant reports whether DuckDB has a TIMESTAMP of these microseconds.
+func isInstant(us int64) bool { return us >= firstInstant || us == -math.MaxInt64 }
+
+// hasFarInstants reports whether a column of instants has some that the appender does not take.
+func hasFarInstants(v *row.Vector) bool {
+	if v.Type.Kind != row.Timestamp {
+		return false
+	}
+	for i, us := range v.I64 {
+		if (us < firstAppended || us > lastAppended) && !v.IsNull(i) {
+			return true
+		}
+	}
+	return false
+}
 
 // appenderValue is value i of v in the form in which DuckDB's appender takes it for a column of
 // type to. The appender converts between numbers; a type that is no number is the column's own or,
@@ -49,7 +76,15 @@ func appenderValue(v *row.Vector, i int, to row.Type) (driver.Value, error) {
 	case row.Date:
 		return time.Unix(v.I64[i]*86400, 0).UTC(), nil
 	case row.Timestamp:
-		return time.UnixMicro(v.I64[i]).UTC(), nil
+		us := v.I64[i]
+		switch {
+		case to.Kind == row.BigInt && isInstant(us): // on its way by staging
+			return us, nil
+		case to.Kind == row.BigInt || us < firstAppended || us > lastAppended:
+			// In a list or a struct, or no instant at all: a batch that failed would fail for ever.
+			return nil, nil
+		}
+		return time.UnixMicro(us).UTC(), nil
 	case row.Interval:
 		months, days, micros := row.IntervalParts(v.I128[i])
 		return duckdb.Interval{Months: months, Days: days, Micros: micros}, nil

@@ -53,7 +53,7 @@ var analysts = []string{
 	"SELECT a FROM s UNION ALL SELECT a FROM revenue EXCEPT SELECT 1 INTERSECT SELECT 2",
 	"SELECT CASE WHEN a > 1 THEN 'x' ELSE 'y' END, coalesce(a, 1), nullif(a, 1), a::VARCHAR, TRY_CAST(b AS INTEGER), a BETWEEN 1 AND 2, a IN (1, 2), a IN (SELECT a FROM s), EXISTS (SELECT 1) FROM s",
 	"SELECT date_trunc('hour', ts), time_bucket(INTERVAL '5 minutes', ts), extract(year FROM ts), ts - INTERVAL 5 MINUTE, strftime(ts, '%Y'), DATE '2024-01-01', epoch_ms(ts), age(ts, ts) FROM s",
-	"SELECT j->>'$.a', j->'b', json_extract(j, '$.a'), j.a.b, [1, 2][1], {'x': 1}.x, list_transform([1], x -> x + 1), [x * 2 FOR x IN [1, 2] IF x > 1], struct_pack(a := 1) FROM s",
+	"SELECT j->>'$.a', j->'b', json_extract(j, '$.a'), j.a.b, [1, 2][1], {'x': 1}.x, j->-1, j->>-1, list_transform([1], x -> x + 1), [x * 2 FOR x IN [1, 2] IF x > 1], struct_pack(a := 1) FROM s",
 	"SELECT unnest([1, 2]), * EXCLUDE (a) REPLACE (b || 'x' AS b), COLUMNS('a.*'), round(a, 2), lower(b), regexp_replace(b, 'a', 'b'), b[1:2] FROM s",
 	"SELECT * FROM range(10) r(n), generate_series(0, 100, 5), generate_series(10, -10, -1), unnest([1, 2]) AS u(x), (VALUES (1, 'a'), (2, 'b')) v(k, w)",
 	"SELECT now(), current_date, random(), uuid() FROM s USING SAMPLE 10 PERCENT",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -330,4 +331,39 @@ func TestNameMovesFromStreamToView(t *testing.T) {
 	}
 	apply(t, h, stream)
 	expect(t, h, "SELECT * FROM s", `{"a":1}`)
+}
+
+// An instant outside the years that the driver takes is kept exactly, and never stops the batches
+// behind it.
+func TestInstantsAtTheEndsOfTimeAreKept(t *testing.T) {
+	t.Parallel()
+	h := start(t, t.TempDir())
+	far := []int64{-9223372022400000000, math.MaxInt64 - 1, math.MaxInt64, -math.MaxInt64, 0, math.MinInt64}
+	b := batch(t, "n BIGINT, t TIMESTAMP, l TIMESTAMP[], j JSON", "", "p1")
+	for i, us := range far {
+		b.Rows.Cols[0].AppendInt64(int64(i))
+		b.Rows.Cols[1].AppendInt64(us)
+		list := row.NewVector(row.Scalar(row.Timestamp), 2)
+		list.AppendInt64(us)
+		list.AppendInt64(1_000_000)
+		b.Rows.Cols[2].AppendString(string(row.EncodeList(nil, list)))
+		b.Rows.Cols[3].AppendString(`{"a": 1}`)
+		b.Rows.Len++
+	}
+	apply(t, h, b)
+	expect(t, h, "SELECT n, t::VARCHAR AS t, len(l) AS l, j FROM s ORDER BY n",
+		`{"n":0,"t":"290309-12-22 (BC) 00:00:00","l":2,"j":{"a": 1}}`,
+		`{"n":1,"t":"294247-01-10 04:00:54.775806","l":2,"j":{"a": 1}}`,
+		`{"n":2,"t":"infinity","l":2,"j":{"a": 1}}`,
+		`{"n":3,"t":"-infinity","l":2,"j":{"a": 1}}`,
+		`{"n":4,"t":"1970-01-01 00:00:00","l":2,"j":{"a": 1}}`,
+		`{"n":5,"t":null,"l":2,"j":{"a": 1}}`)
+	if got := ask(t, h, "SELECT t FROM s WHERE n = 0"); !strings.Contains(got, "290308-12-22T00:00:00Z") {
+		t.Errorf("it reads as %s", got)
+	}
+	plain := batch(t, "t TIMESTAMP", "p1", "p2")
+	plain.Rows.Cols[0].AppendInt64(far[0])
+	plain.Rows.Len = 1
+	apply(t, h, plain)
+	expect(t, h, "SELECT count(*) AS n FROM s WHERE t = make_timestamp(-9223372022400000000)", `{"n":2}`)
 }
