@@ -133,6 +133,19 @@ func (w *world) batchAnswer(plan *query.Plan, v judge.Verdict) ([]row.Field, *ro
 	for _, f := range w.streams {
 		with = append(with, w.tableSQL(f, v, missing))
 	}
+	for _, v := range w.views {
+		first := 0
+		for _, b := range plan.Beneath {
+			if strings.EqualFold(b.Name, v.Name) {
+				first = b.First
+			}
+		}
+		inner, err := query.BatchWithout(duck.ParseSQL, duck.SQLFromAST, w, v.View.SQL, nil, func(n int) query.Left { return left[first+n] })
+		if err != nil {
+			return nil, nil, inner, err
+		}
+		with = append(with, row.QuoteName(strings.ToLower(v.Name))+" AS ("+inner+")")
+	}
 	sql = "WITH " + strings.Join(with, ", ") + " SELECT * FROM (" + sql + ")"
 	fields, batch, _, err := duck.Rows(context.Background(), history.Query{SQL: sql, MaxRows: 100_000})
 	return fields, batch, sql, err
@@ -165,7 +178,11 @@ var windowFunction = regexp.MustCompile(`(?i)\b(tumble|hop|session|slide)\(\s*(\
 
 // readsStream reports whether the argument of a window function is a stream itself.
 func (w *world) readsStream(number int) bool {
-	all := windowFunction.FindAllStringSubmatch(w.sql, -1)
+	texts := w.sql
+	for _, v := range w.views { // in the order of their names, as their functions are numbered
+		texts += "\n" + v.View.SQL
+	}
+	all := windowFunction.FindAllStringSubmatch(texts, -1)
 	return number < len(all) && w.stream(all[number][2]) != nil
 }
 

@@ -161,8 +161,9 @@ func together(log []stream.Entry) []stream.Entry {
 
 // judged is what the second judge says of a log.
 func (w *world) judged(log []stream.Entry) *judge.Judge {
-	j := judge.New(w.compile(false), judge.Config{
-		AllowedLateness: w.lateness(), Streams: w.cfg.Streams, EventsFrom: w.cfg.EventsFrom, WindowsFrom: w.cfg.WindowsFrom,
+	plan := w.compile(false)
+	j := judge.New(plan, judge.Config{
+		Functions: judge.Functions(plan), AllowedLateness: w.lateness(), Streams: w.cfg.Streams, EventsFrom: w.cfg.EventsFrom, WindowsFrom: w.cfg.WindowsFrom,
 	})
 	for _, e := range w.reads(log) {
 		j.Step(e)

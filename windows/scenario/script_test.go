@@ -26,6 +26,7 @@ import (
 //	stream  tips/3 …                          with three partitions
 //	view    ooo 5s, lateness 1h               options: ooo, lateness, drop, final, from, windows-from
 //	  SELECT …                                the SQL, on one line or several
+//	beneath minutes lateness 1h               a view that the next ones read; or: drop
 //	send    tips 12:00:10 4 ada; 12:01 2 bob  one batch: a time and the other columns of each event
 //	send    tips/2 at 12:30 …                 to partition 2, appended at that time
 //	idle    tips/2 at 12:30                   control records; at is the append time
@@ -150,8 +151,15 @@ func (s *script) run(text string) {
 		line, end := lines[n], below(n)
 		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		rest = strings.TrimSpace(rest)
-		if word == "view" || word == "send" {
-			if word == "view" {
+		if word == "view" || word == "send" || word == "beneath" {
+			if word == "beneath" {
+				name, options, _ := strings.Cut(rest, " ")
+				lateness, err := time.ParseDuration(strings.TrimPrefix(strings.TrimSpace(options), "lateness "))
+				if err != nil {
+					lateness = 0 // drop
+				}
+				s.beneath(name, strings.TrimSpace(strings.Join(lines[n+1:end], "\n")), lateness.Microseconds())
+			} else if word == "view" {
 				options, sql, _ := strings.Cut(rest+" ", ": ")
 				s.view(options, strings.TrimSpace(sql+"\n"+strings.Join(lines[n+1:end], "\n")))
 			} else {

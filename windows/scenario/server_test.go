@@ -50,7 +50,7 @@ func servable(text string) bool {
 	for line := range strings.Lines(text) {
 		word, rest, _ := strings.Cut(line, " ")
 		switch word {
-		case "idle", "clock", "refused":
+		case "idle", "clock", "refused", "beneath":
 			return false
 		case "send", "advance":
 			if strings.Contains(rest, " at ") {

@@ -11,6 +11,7 @@ import (
 	"tidemark/stream"
 	"tidemark/windows"
 	"tidemark/windows/engine"
+	"tidemark/windows/judge"
 	"tidemark/windows/query"
 )
 
@@ -40,6 +41,7 @@ type table struct {
 type world struct {
 	t       failer
 	streams []*table
+	views   []query.Relation // beneath the view
 	log     []stream.Entry
 	sql     string
 	cfg     engine.Config
@@ -47,6 +49,11 @@ type world struct {
 
 // Relation is query.Catalog.
 func (w *world) Relation(name string) (query.Relation, bool) {
+	for _, v := range w.views {
+		if strings.EqualFold(v.Name, name) {
+			return v, true
+		}
+	}
 	f := w.stream(name)
 	if f == nil {
 		return query.Relation{}, false
@@ -99,6 +106,16 @@ func (w *world) empty(f *table, p stream.Partition, at windows.Micros) *stream.B
 	return b
 }
 
+// beneath makes a view that others can read.
+func (w *world) beneath(name, sql string, lateness windows.Micros) {
+	w.t.Helper()
+	plan, err := query.Compile(duck.ParseSQL, w, sql, query.Options{})
+	w.must(err)
+	w.views = append(w.views, query.Relation{
+		Name: name, Kind: "view", Fields: plan.Columns, View: &query.View{SQL: sql, Within: w, AllowedLateness: lateness},
+	})
+}
+
 // compile binds the view; expressions belong to one engine or judge.
 func (w *world) compile(final bool) *query.Plan {
 	w.t.Helper()
@@ -109,9 +126,15 @@ func (w *world) compile(final bool) *query.Plan {
 
 func (w *world) open(final bool) *engine.Engine {
 	w.t.Helper()
-	cfg := w.cfg
+	cfg, plan := w.cfg, w.compile(final)
 	cfg.EmitFinal = final
-	e, err := engine.New(w.compile(final), cfg)
+	for n, f := range judge.Functions(plan) { // of the views beneath
+		if cfg.Functions == nil {
+			cfg.Functions = map[int]engine.Function{}
+		}
+		cfg.Functions[n] = engine.Function{AllowedLateness: f.AllowedLateness, Quiet: f.Quiet}
+	}
+	e, err := engine.New(plan, cfg)
 	w.must(err)
 	return e
 }
