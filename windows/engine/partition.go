@@ -70,6 +70,9 @@ func (o *partitions) feed(c *chunk, sel []int32) {
 				o.sortBuf = row.AppendKey(o.sortBuf, c.Cols[col], i)
 			}
 		}
+		if n := len(p.rows); o.keep > 0 && int64(n) >= o.keep && c.Weight(i) > 0 && o.rows.at[p.rows[n-1]].sort <= string(o.sortBuf) {
+			return // it would be the first to leave again
+		}
 		if c.Weight(i) < 0 {
 			p.rows = o.rows.remove(p.rows, o.sortBuf, c.Cols, i)
 		} else {

@@ -20,15 +20,47 @@ func newStore(fields []row.Field) *store {
 	return s
 }
 
-// set copies row j of the columns of src that are named by cols (nil: all) to row i.
+// set copies row j of the columns of src that are named by cols (nil: all) to row i. The strings of a
+// row share one piece of memory.
 func (s *store) set(i int, src []*row.Vector, cols []int, j int) {
+	size, strs := 0, 0
 	for c, v := range s.cols {
-		from := c
-		if cols != nil {
-			from = cols[c]
+		from := src[column(cols, c)]
+		if v.Type.Class() == row.StringClass && !from.IsNull(j) {
+			size += len(from.Str[j])
+			strs++
 		}
-		setValue(v, i, src[from], j)
 	}
+	if strs < 2 {
+		for c, v := range s.cols {
+			setValue(v, i, src[column(cols, c)], j)
+		}
+		return
+	}
+	var text strings.Builder
+	text.Grow(size)
+	for c, v := range s.cols {
+		from := src[column(cols, c)]
+		if v.Type.Class() != row.StringClass || from.IsNull(j) {
+			setValue(v, i, from, j)
+			continue
+		}
+		for v.Len() <= i {
+			v.AppendNull()
+		}
+		v.Nulls.Clear(i)
+		at := text.Len()
+		text.WriteString(from.Str[j])
+		v.Str[i] = text.String()[at:]
+	}
+}
+
+// column is the number of the c-th of the columns cols; nil: all.
+func column(cols []int, c int) int {
+	if cols == nil {
+		return c
+	}
+	return cols[c]
 }
 
 // clear lets go of the memory of row i.
