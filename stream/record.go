@@ -205,6 +205,16 @@ type Position struct {
 	Within   int32
 }
 
+// Of is the log's identity in the positions of a view or alert, by its internal number: those of
+// one that was deleted are then none of the one that is made under its name. Of the same number
+// again is the log's identity.
+func (id LogID) Of(number uint64) LogID {
+	x := number + 0x9e3779b97f4a7c15 // splitmix64, so that numbers in a row differ in all bits
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return id ^ LogID(x^x>>31)
+}
+
 var positionText = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
 // String is the position as users carry it; opaque to them.

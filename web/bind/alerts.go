@@ -42,7 +42,7 @@ func (a alerts) List() ([]api.Named, error) {
 
 func (a alerts) Log(name, after string, limit int) ([]json.RawMessage, string, bool, error) {
 	// A position that a subscriber got names a number of the log.
-	if p, err := stream.ParsePosition(after); err == nil && live.IsNumbered(p) {
+	if p, err := stream.ParsePosition(after); err == nil && live.IsNumbered(p) && a.Owns(name, p) {
 		after = strconv.FormatInt(int64(p.Sequence), 10)
 	}
 	page, err := a.Service.Log(name, after, limit)

@@ -323,3 +323,61 @@ func TestViewsLifeOverHTTP(t *testing.T) {
 	s.do("GET", "/v1/views/revenue/rows", "", 404)
 	s.do("DELETE", "/v1/streams/checkouts", "", 204)
 }
+
+// C6
+func TestPositionsOfWhatWasDeletedAreAGap(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.Stream("payments", `{"time_field":"ts","columns":{"ts":"TIMESTAMP","card":"VARCHAR","amount":"BIGINT"},"idle_timeout":"0s"}`)
+	const sql = `"sql":"SELECT card, amount FROM payments WHERE amount > 100"`
+	make := func() {
+		s.do("PUT", "/v1/views/dear", `{`+sql+`}`, 201)
+		s.do("PUT", "/v1/alerts/large", `{`+sql+`,"title":"{card}"}`, 201)
+	}
+	make()
+	receipt := s.Post("payments", 0, `{"ts":"12:00:00","card":"a","amount":500}`, `{"ts":"12:00:01","card":"b","amount":600}`)
+	s.Until("dear", receipt)
+	s.Until("large", receipt)
+	r := s.listen()
+	r.say(`{"op":"subscribe","id":"v","to":"dear"}`)
+	r.want("subscribed")
+	view := r.want("snapshot")["position"]
+	r.say(`{"op":"unsubscribe","id":"v"}`)
+	r = s.listen()
+	r.say(`{"op":"subscribe","id":"a","to":"large","from":"earliest"}`)
+	r.want("subscribed")
+	alarms := r.want("alerts")["position"]
+	made := s.do("GET", "/v1/alerts/large/log", "", 200)["items"].([]any)[0].(map[string]any)["position"]
+	s.do("GET", fmt.Sprintf("/v1/alerts/large/log?after=%s", made), "", 200)
+
+	s.do("DELETE", "/v1/views/dear", "", 204)
+	s.do("DELETE", "/v1/alerts/large", "", 204)
+	make()
+	s.Until("dear", receipt)
+	s.Until("large", receipt)
+	r = s.listen()
+	r.say(`{"op":"subscribe","id":"v","to":"dear","from":"%s"}`, view)
+	if m := r.want("subscribed"); m["recovered"] != false {
+		t.Errorf("%v", m)
+	}
+	r.want("gap")
+	if m := r.want("snapshot"); len(m["rows"].([]any)) != 2 {
+		t.Errorf("%v", m)
+	}
+	for _, old := range []any{alarms, made} {
+		r = s.listen()
+		r.say(`{"op":"subscribe","id":"a","to":"large","from":"%s"}`, old)
+		if m := r.want("subscribed"); m["recovered"] != false {
+			t.Errorf("%v", m)
+		}
+		r.want("gap")
+		if m := r.want("alerts"); len(m["alerts"].([]any)) != 2 {
+			t.Errorf("%v", m)
+		}
+		s.do("GET", fmt.Sprintf("/v1/alerts/large/log?after=%s", old), "", 410)
+	}
+	s.do("GET", "/v1/views/dear/rows?after="+receipt, "", 200)
+	if m := s.do("POST", "/v1/views/dear/rebuild", "", 200); m["name"] != "dear" {
+		t.Errorf("%v", m)
+	}
+}

@@ -53,6 +53,10 @@ func (v views) Resume(ctx context.Context, name string) (any, error) {
 	return answer(v.Service.Resume(ctx, name))
 }
 
+func (v views) Rebuild(ctx context.Context, name string) (any, error) {
+	return answer(v.Service.Rebuild(ctx, name))
+}
+
 func (v views) Rows(ctx context.Context, name string, q api.RowsQuery) (any, error) {
 	return answer(v.Service.Rows(ctx, name, runtime.RowsQuery{
 		Where: q.Where, Order: q.Order, Limit: q.Limit, Final: q.Final, After: q.After, Wait: q.Wait, Cursor: q.Cursor,

@@ -146,7 +146,7 @@ func (s *subscription) takeAck(ctx context.Context) error {
 		return refuse("this subscription has no group, so there is nothing to acknowledge", `subscribe with "group"`)
 	}
 	at, err := stream.ParsePosition(text)
-	if err != nil || at.Log != s.hub.opts.Log.ID() {
+	if log := s.hub.opts.Log.ID(); err != nil || at.Log != log && at.Log != log.Of(s.rel.ID) {
 		return refuse("the position of the ack is none of this log", "acknowledge the position of a frame that was received")
 	}
 	taken, n := 0, 0
@@ -158,7 +158,7 @@ func (s *subscription) takeAck(ctx context.Context) error {
 	}
 	switch {
 	case taken > 0 && g.flight[taken-1].position == at:
-	case taken == 0 && g.acked != "" && !before(g.at, at): // acknowledged before
+	case taken == 0 && g.acked != "" && g.at.Log == at.Log && !before(g.at, at): // acknowledged before
 		return s.emit(ctx, frame{data: append(appendPosition(begin("acked", s.op.ID), g.acked), '}')})
 	default:
 		return refuse("the position of the ack is of no frame that was sent", "acknowledge the position of a frame that was received")

@@ -10,7 +10,7 @@ import (
 )
 
 // A numbered log holds entries with rising numbers: the alerts of a rule, or the late events of a
-// view. Its positions carry the log's identity, the number as sequence, and a mark, so that they
+// view. Its positions carry the log's identity as it is for the relation, the number as sequence, and a mark, so that they
 // are not taken for places in the log of events.
 const numberedMark = -1
 
@@ -131,7 +131,8 @@ func (s *subscription) numberedStart(ctx context.Context, from start, src source
 			return 0, err
 		}
 	case "position":
-		ok := from.at.Log == s.hub.opts.Log.ID()
+		log := s.hub.opts.Log.ID()
+		ok := from.at.Log == log.Of(s.rel.ID) || from.at.Log == log && !IsNumbered(from.at) // or a receipt
 		after = int64(from.at.Sequence)
 		if ok && !IsNumbered(from.at) {
 			if after, ok, err = src.at(from.at); err != nil {
@@ -166,7 +167,7 @@ func numberAt(src source, after int64, at int64) (int64, error) {
 }
 
 func (s *subscription) numberedPosition(number int64) stream.Position {
-	return stream.Position{Log: s.hub.opts.Log.ID(), Sequence: stream.Sequence(number), Within: numberedMark}
+	return stream.Position{Log: s.hub.opts.Log.ID().Of(s.rel.ID), Sequence: stream.Sequence(number), Within: numberedMark}
 }
 
 // lateSource reads the late events of a view as a stream.

@@ -51,8 +51,8 @@ func (a *Acks) Ack(relation, group string, p stream.Position) error {
 	if err != nil {
 		return err
 	}
-	if p.Log != a.log.ID() {
-		return problem.New(410, "position_gone", "the position is of another log: the data directory was restored, or lost events").
+	if e, _ := a.cat.Lookup(relation); p.Log != a.log.ID() && p.Log != a.log.ID().Of(e.ID) {
+		return problem.New(410, "position_gone", "the position is of another log, or of what was deleted: the data directory was restored, or lost events").
 			WithHint("subscribe again, and acknowledge the positions that come then")
 	}
 	a.mu.Lock()

@@ -129,7 +129,7 @@ func (s *Service) Log(name, after string, limit int) (*Page, error) {
 		limit = defaultAlarms
 	}
 	limit = min(limit, maxAlarms)
-	seq, at, err := s.place(after)
+	seq, at, err := s.place(name, after)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +145,14 @@ func (s *Service) Log(name, after string, limit int) (*Page, error) {
 	return page, nil
 }
 
+// Owns reports whether a position was given by the alert that has a name now.
+func (s *Service) Owns(name string, p stream.Position) bool {
+	id, _, err := s.views.Place(catalog.Alert, name)
+	return err == nil && p.Log == s.views.Log.ID().Of(id)
+}
+
 // place reads the after of a request.
-func (s *Service) place(after string) (seq uint64, at *stream.Position, err error) {
+func (s *Service) place(name, after string) (seq uint64, at *stream.Position, err error) {
 	if after == "" {
 		return 0, nil, nil
 	}
@@ -158,8 +164,12 @@ func (s *Service) place(after string) (seq uint64, at *stream.Position, err erro
 		return 0, nil, problem.New(400, "bad_position", "after is neither a seq nor a position").
 			WithHint("send the seq or the position of the last alarm that you have")
 	}
-	if p.Log != s.views.Log.ID() {
-		return 0, nil, problem.New(410, "position_gone", "the position is of another log: the data directory was restored, or lost events").
+	id, _, err := s.views.Place(catalog.Alert, name)
+	if err != nil {
+		return 0, nil, err
+	}
+	if log := s.views.Log.ID(); p.Log != log.Of(id) && (p.Log != log || p.Within < 0) {
+		return 0, nil, problem.New(410, "position_gone", "the position is of another log, or of an alert that was deleted: the data directory was restored, or lost events").
 			WithHint("read the log from its beginning")
 	}
 	return 0, &p, nil
@@ -205,7 +215,7 @@ func (s *Service) read(name string, seq uint64, at *stream.Position, limit int) 
 		if err = json.Unmarshal(it.Value(), &a); err != nil {
 			break
 		}
-		if p, perr := stream.ParsePosition(a.Position); perr != nil || behind(durable, p) {
+		if p, perr := stream.ParsePosition(a.Position); perr != nil || p.Log == durable.Log && behind(durable, p) {
 			err = perr
 			break
 		}
@@ -222,6 +232,7 @@ func (s *Service) read(name string, seq uint64, at *stream.Position, limit int) 
 // it is found by halving.
 func (s *Service) seqAt(id uint64, at stream.Position) (uint64, error) {
 	last, err := lastSeq(s.kv, id)
+	own := s.views.Log.ID().Of(id)
 	low := uint64(0) // everything up to low is at or before the position
 	for high := last; low < high && err == nil; {
 		mid := low + (high-low+1)/2
@@ -239,7 +250,8 @@ func (s *Service) seqAt(id uint64, at stream.Position) (uint64, error) {
 		if p, err = stream.ParsePosition(a.Position); err != nil {
 			break
 		}
-		if behind(at, p) {
+		// Alarms that were made under an identity that the log had before come before the others.
+		if p.Log == own && behind(at, p) {
 			high = mid - 1
 		} else {
 			low = mid
