@@ -1,19 +1,21 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"tidemark/storage/problem"
+	"tidemark/storage/row"
 	"tidemark/stream"
 )
 
@@ -187,6 +189,11 @@ func (d declaration) printDiff(w io.Writer) bool {
 	if json.Unmarshal(d.body, &want) != nil {
 		return false
 	}
+	have := d.now
+	if config, ok := d.now["config"].(map[string]any); ok { // of a stream; its columns stand beside
+		have = maps.Clone(config)
+		have["columns"] = declaredColumns(d.now, want)
+	}
 	names := make([]string, 0, len(want))
 	for name := range want {
 		names = append(names, name)
@@ -194,11 +201,11 @@ func (d declaration) printDiff(w io.Writer) bool {
 	slices.Sort(names)
 	changed := false
 	for _, name := range names {
-		a, _ := json.Marshal(d.now[name])
-		b, _ := json.Marshal(want[name])
-		if bytes.Equal(a, b) || sameDuration(d.now[name], want[name]) {
+		if sameValue(have[name], want[name]) {
 			continue
 		}
+		a, _ := json.Marshal(have[name])
+		b, _ := json.Marshal(want[name])
 		if !changed {
 			fmt.Fprintf(w, "~ %s %s\n", kind, d.name)
 		}
@@ -208,14 +215,88 @@ func (d declaration) printDiff(w io.Writer) bool {
 	return changed
 }
 
-// sameDuration tells that "168h" and "7d" are the same.
-func sameDuration(a, b any) bool {
-	x, ok1 := a.(string)
-	y, ok2 := b.(string)
-	if !ok1 || !ok2 {
-		return false
+// declaredColumns are the columns of a stream as a body gives them: by name, and without the one
+// that a time field makes when it is not listed. Inferred ones are not declared.
+func declaredColumns(now, want map[string]any) any {
+	list, _ := now["columns"].([]any)
+	if inferred, _ := now["inferred"].(bool); inferred || len(list) == 0 {
+		return nil
 	}
-	p, err1 := stream.ParseDuration(x)
-	q, err2 := stream.ParseDuration(y)
+	wanted, _ := want["columns"].(map[string]any)
+	config, _ := now["config"].(map[string]any)
+	columns := map[string]any{}
+	for _, e := range list {
+		column, _ := e.(map[string]any)
+		name, _ := column["name"].(string)
+		if name == config["time_field"] && wanted[name] == nil {
+			continue
+		}
+		columns[name] = column["type"]
+	}
+	return columns
+}
+
+// sameValue tells whether what is there is what is wanted: "168h" is "7d", "int" is "INTEGER", and
+// an empty value is one that is left out.
+func sameValue(have, want any) bool {
+	switch w := want.(type) {
+	case map[string]any:
+		h, _ := have.(map[string]any)
+		for name := range h {
+			if _, ok := w[name]; !ok {
+				return false
+			}
+		}
+		for name := range w {
+			if !sameValue(h[name], w[name]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		h, _ := have.([]any)
+		if len(h) != len(w) {
+			return false
+		}
+		for i := range w {
+			if !sameValue(h[i], w[i]) {
+				return false
+			}
+		}
+		return true
+	case string:
+		if h, ok := have.(string); ok {
+			return h == w || sameDuration(h, w) || sameSize(h, w) || sameType(h, w)
+		}
+		return w == "" && have == nil
+	case float64:
+		if h, ok := have.(string); ok {
+			return sameSize(h, strconv.FormatFloat(w, 'f', -1, 64))
+		}
+		return have == want || w == 0 && have == nil
+	case bool:
+		return have == want || !w && have == nil
+	}
+	return have == want
+}
+
+// sameDuration tells that "168h" and "7d" are the same.
+func sameDuration(a, b string) bool {
+	p, err1 := stream.ParseDuration(a)
+	q, err2 := stream.ParseDuration(b)
 	return err1 == nil && err2 == nil && p == q
+}
+
+// sameSize tells that "1GB" and "1024MB" are the same.
+func sameSize(a, b string) bool {
+	p, err1 := stream.ParseSize(a)
+	q, err2 := stream.ParseSize(b)
+	return err1 == nil && err2 == nil && p == q
+}
+
+// sameType tells that "int" and "INTEGER" are the same.
+func sameType(a, b string) bool {
+	p, err1 := row.ParseType(a)
+	q, err2 := row.ParseType(b)
+	return err1 == nil && err2 == nil && p.Equal(q)
 }
