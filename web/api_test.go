@@ -134,7 +134,7 @@ func TestRowsTakeAllOptions(t *testing.T) {
 	s.json("PUT", "/v1/views/fresh?dry_run=true", `{"sql":"SELECT 1"}`, 200)
 	s.json("PUT", "/v1/views/revenue", `{"sql":"SELECT 1"}`, 200)
 	s.json("DELETE", "/v1/views/revenue", "", 204)
-	for _, path := range []string{"pause", "resume", "verify"} {
+	for _, path := range []string{"pause", "resume", "rebuild", "verify"} {
 		s.json("POST", "/v1/views/revenue/"+path, "", 200)
 	}
 	if a := s.do("POST", "/v1/views/revenue/verify?wait=1m", "", nil); a.status != 202 || a.header.Get("Location") == "" {

@@ -108,6 +108,7 @@ var errorCases = []webtest.Case{
 	{Name: "watermark of no view", Method: "GET", Path: "/v1/views/nowhere/watermark", Status: 404, Code: "unknown_view"},
 	{Name: "pause of no view", Method: "POST", Path: "/v1/views/nowhere/pause", Status: 404, Code: "unknown_view"},
 	{Name: "resume of no view", Method: "POST", Path: "/v1/views/nowhere/resume", Status: 404, Code: "unknown_view"},
+	{Name: "rebuild of no view", Method: "POST", Path: "/v1/views/nowhere/rebuild", Status: 404, Code: "unknown_view"},
 	{Name: "fate of an event of no stream", Method: "GET", Path: "/v1/streams/nowhere/events/0/1/fate", Status: 404, Code: "unknown_stream"},
 	{Name: "fate without an id", Method: "GET", Path: "/v1/streams/shop/fate", Status: 400, Code: "bad_parameter", Must: []string{"?id="}},
 	{Name: "fate at no offset", Method: "GET", Path: "/v1/streams/shop/events/0/first/fate", Status: 400, Code: "bad_parameter"},
@@ -268,11 +269,12 @@ func (v fakeViews) Put(_ context.Context, name string, body []byte, _ bool) (any
 	}
 	return map[string]any{"name": name}, name != "revenue", nil
 }
-func (v fakeViews) Get(name string) (any, error)                       { return v.find(name) }
-func (v fakeViews) Pause(_ context.Context, name string) (any, error)  { return v.find(name) }
-func (v fakeViews) Resume(_ context.Context, name string) (any, error) { return v.find(name) }
-func (v fakeViews) Watermark(name string) (any, error)                 { return v.find(name) }
-func (v fakeViews) Delete(_ context.Context, name string) error        { _, err := v.find(name); return err }
+func (v fakeViews) Get(name string) (any, error)                        { return v.find(name) }
+func (v fakeViews) Pause(_ context.Context, name string) (any, error)   { return v.find(name) }
+func (v fakeViews) Resume(_ context.Context, name string) (any, error)  { return v.find(name) }
+func (v fakeViews) Rebuild(_ context.Context, name string) (any, error) { return v.find(name) }
+func (v fakeViews) Watermark(name string) (any, error)                  { return v.find(name) }
+func (v fakeViews) Delete(_ context.Context, name string) error         { _, err := v.find(name); return err }
 
 func (v fakeViews) Rows(_ context.Context, name string, q api.RowsQuery) (any, error) {
 	if _, err := v.find(name); err != nil {

@@ -43,6 +43,7 @@ var (
 	descWaiting      = desc("history_waiting", "Queries that wait.")
 	descRestarts     = desc("history_restarts_total", "How often history's process was started again.")
 	descHistoryRows  = desc("history_rows_total", "Rows that history has taken in.")
+	descSinkStuck    = desc("history_stuck", "1 while history refuses what it is given; the log says why.")
 	descHistoryFails = desc("history_refused_total", "Queries refused for a full queue.")
 )
 
@@ -57,6 +58,13 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	total := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
+	stuck := 0.0
+	for _, trouble := range g.service.views.SinkTrouble() {
+		if trouble != "" {
+			stuck = 1
+		}
+	}
+	level(descSinkStuck, stuck)
 	l := g.service.log.Gauges()
 	level(descQueue, float64(l.QueueBytes))
 	level(descQueueMax, float64(g.log.QueueBytes))

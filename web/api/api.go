@@ -36,6 +36,8 @@ type Views interface {
 	Delete(ctx context.Context, name string) error
 	Pause(ctx context.Context, name string) (any, error)
 	Resume(ctx context.Context, name string) (any, error)
+	// Rebuild makes the view again from the log beside what it serves.
+	Rebuild(ctx context.Context, name string) (any, error)
 	Rows(ctx context.Context, name string, q RowsQuery) (any, error)
 	Watermark(name string) (any, error)
 	// Errors lists row errors behind a cursor; next is empty at the end.
@@ -148,6 +150,7 @@ func Mount(r fiber.Router, d Deps) {
 		v1.Get("/views/:name/watermark", e.viewWatermark)
 		v1.Post("/views/:name/pause", e.pauseView)
 		v1.Post("/views/:name/resume", e.resumeView)
+		v1.Post("/views/:name/rebuild", e.rebuildView)
 	}
 	if d.Verify != nil {
 		v1.Post("/views/:name/verify", e.verifyView)

@@ -6,7 +6,7 @@ import (
 	"tidemark/storage/catalog"
 )
 
-// The lives of views: PUT, GET and DELETE /v1/views/{name}, GET /v1/views, pause and resume.
+// The lives of views: PUT, GET and DELETE /v1/views/{name}, GET /v1/views, pause, resume and rebuild.
 
 func (e *endpoints) putView(c *fiber.Ctx) error {
 	if err := allow(c, "dry_run"); err != nil {
@@ -45,6 +45,10 @@ func (e *endpoints) pauseView(c *fiber.Ctx) error {
 
 func (e *endpoints) resumeView(c *fiber.Ctx) error {
 	return e.aboutView(c, func(n string) (any, error) { return e.Views.Resume(c.UserContext(), n) })
+}
+
+func (e *endpoints) rebuildView(c *fiber.Ctx) error {
+	return e.aboutView(c, func(n string) (any, error) { return e.Views.Rebuild(c.UserContext(), n) })
 }
 
 // aboutView answers what f says of the view that the address names.
