@@ -5,6 +5,7 @@
 #   make lint       formatting, vet, staticcheck; generated code must be up to date
 #   make generate   templ components and front-end assets
 #   make screenshots
+#   make bench-ui   what a tick of a busy dashboard costs in a browser
 #   make bench      the benchmarks behind every figure in the docs
 #   make torture    kills a serving binary under load and counts what is lost
 #   make torture-views  the same with ten views, compared with their batch answers each time
@@ -18,7 +19,7 @@ N     ?=
 DUCKDB  := ./storage/history/... ./windows/scenario/... ./cmd/...
 PURE     = $(shell go list ./... | grep -vE '/storage/history|/windows/scenario|/cmd/')
 
-.PHONY: help build test test-long lint generate screenshots bench torture torture-views docker
+.PHONY: help build test test-long lint generate screenshots bench bench-ui torture torture-views docker
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -48,6 +49,13 @@ screenshots: build
 
 bench: build
 	bin/tidemark bench ingest
+	bin/tidemark bench nexmark --check
+	bin/tidemark bench windows
+	bin/tidemark bench views
+
+bench-ui:
+	@mkdir -p bin && $(TOOL) esbuild web/ui/src/bench.js --bundle --format=iife --log-level=warning --outfile=bin/bench-ui.js && \
+	CHROMIUM="$$(bash .ci/chromium)" BENCH_UI="$$PWD/bin/bench-ui.js" go test -count=1 -run '^$$' -bench BenchmarkDashboard -benchtime 1x ./cmd/tidemark
 
 torture: build
 	bin/tidemark bench torture

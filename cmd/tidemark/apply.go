@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,9 @@ func (c *applyCmd) Run(ctx context.Context) error {
 	changes := 0
 	for i := range list {
 		d := &list[i]
+		if err := d.sign(c.File); err != nil {
+			return err
+		}
 		err := cl.call(ctx, "GET", d.path(), nil, nil, &d.now)
 		var p *problem.Problem
 		if errors.As(err, &p) && p.Status == 404 {
@@ -87,6 +91,20 @@ func (c *applyCmd) Run(ctx context.Context) error {
 	}
 	fmt.Printf("applied: %d changed, %d declared\n", changes, len(list))
 	return nil
+}
+
+// sign writes into a dashboard which file keeps it, so that its page does not offer to change what the
+// next apply would change back. A file that says "managed" itself has its way.
+func (d *declaration) sign(file string) error {
+	var body map[string]json.RawMessage
+	if d.section != "dashboards" || file == "-" || json.Unmarshal(d.body, &body) != nil || body["managed"] != nil {
+		return nil
+	}
+	var err error
+	if body["managed"], err = json.Marshal(filepath.Base(file)); err == nil {
+		d.body, err = json.Marshal(body)
+	}
+	return err
 }
 
 func readAll(name string) ([]byte, error) {

@@ -15,7 +15,7 @@ import (
 
 // chromium is the browser of these tests: `make test` sets CHROMIUM; without it the usual names are
 // tried. There is no skipping: a browser that is missing fails the test with what to do.
-func chromium(t *testing.T) string {
+func chromium(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); name != "" && err == nil {
@@ -27,7 +27,7 @@ func chromium(t *testing.T) string {
 }
 
 // browse opens a headless browser; errors in the page's script fail the test.
-func browse(t *testing.T) context.Context {
+func browse(t testing.TB) context.Context {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)),
 		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-background-networking", true),
@@ -53,7 +53,7 @@ func browse(t *testing.T) context.Context {
 }
 
 // do runs browser actions.
-func do(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
+func do(t testing.TB, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	if err := chromedp.Do(ctx, actions...); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func see(t *testing.T, ctx context.Context, selector, want string) {
 }
 
 // become waits until a script's value is true.
-func become(t *testing.T, ctx context.Context, script string) {
+func become(t testing.TB, ctx context.Context, script string) {
 	t.Helper()
 	end := time.Now().Add(patience)
 	for !eval[bool](t, ctx, "!!("+script+")") {
@@ -90,7 +90,7 @@ func become(t *testing.T, ctx context.Context, script string) {
 }
 
 // eval is the value of a script.
-func eval[T any](t *testing.T, ctx context.Context, script string) T {
+func eval[T any](t testing.TB, ctx context.Context, script string) T {
 	t.Helper()
 	out, err := chromedp.Run(ctx, chromedp.Evaluate[T](script))
 	if err != nil {
@@ -237,21 +237,35 @@ func TestHostileTextStaysText(t *testing.T) {
 	s := startServer(t)
 	s.must("PUT", "/v1/streams/notes", `{"time_field":"ts","columns":{"ts":"TIMESTAMP","who":"VARCHAR"}}`, nil)
 	s.must("PUT", "/v1/views/by_who", `{"sql":"SELECT who, count(*) AS n FROM notes GROUP BY who","throttle":"0s"}`, nil)
+	s.must("PUT", "/v1/views/by_minute", `{"sql":"SELECT window_start, who, count(*) AS n FROM tumble(notes, ts, INTERVAL '1 minute') GROUP BY ALL","throttle":"0s"}`, nil)
 	s.must("PUT", "/v1/dashboards/notes", `{"title":"<img src=x onerror=alert(1)>","range":"now-1h","panels":[
 		{"id":"t","title":"</h2><script>alert(2)</script>","type":"table","view":"by_who","y":["n"],"grid":[0,0,6,4]},
 		{"id":"l","title":"top","type":"toplist","view":"by_who","y":["n"],"series":"who","grid":[6,0,6,4]},
-		{"id":"f","title":"feed","type":"feed","view":"notes","grid":[0,4,6,4]}]}`, nil)
-	hostile := []string{`<script>alert(1)</script>`, `<img src=x onerror=alert(1)>`, `"><svg onload=alert(1)>`, `javascript:alert(1)`, `{{constructor.constructor('alert(1)')()}}`, `</style><script>alert(1)</script>`}
+		{"id":"f","title":"feed","type":"feed","view":"notes","grid":[0,4,6,4]},
+		{"id":"b","title":"bar","type":"bar","view":"by_who","x":"who","y":["n"],"series":"who","grid":[6,4,6,4]},
+		{"id":"h","title":"heat","type":"heatmap","view":"by_minute","x":"window_start","y":["n"],"series":"who","grid":[0,8,6,4]},
+		{"id":"c","title":"chart","type":"timeseries","view":"by_minute","x":"window_start","y":["n"],"series":"who","grid":[6,8,6,4]},
+		{"id":"m","title":"words","type":"text","text":"<script>alert(3)</script> [x](javascript:alert(4)) <img src=x onerror=alert(5)>","grid":[0,12,6,4]}]}`, nil)
+	hostile := []string{`<script>alert(1)</script>`, `<img src=x onerror=alert(1)>`, `"><svg onload=alert(1)>`, `javascript:alert(1)`, `{{constructor.constructor('alert(1)')()}}`, `</style><script>alert(1)</script>`,
+		`'-alert(1)-'`, `<iframe src=javascript:alert(1)>`, `<details open ontoggle=alert(1)>`, `]]><script>alert(1)</script>`, `<a href="javascript:alert(1)">x</a>`, `${alert(1)}`}
 	for _, h := range hostile {
 		s.must("POST", "/v1/streams/notes/events", fmt.Sprintf(`{"ts":%q,"who":%q}`, time.Now().UTC().Format(time.RFC3339), h), nil)
 	}
+	s.must("POST", "/v1/streams/notes/events", `{"ts":"<script>alert(1)</script>","who":"dead"}`, nil)
 	ctx := browse(t)
 	dialogs := `window.dialogs = 0; window.alert = () => window.dialogs++;`
-	for _, page := range []string{"/d/notes", "/streams/notes", "/views/by_who", "/"} {
+	for _, page := range []string{"/d/notes", "/d/notes?f.who=%22%3Cscript%3Ealert(1)%3C%2Fscript%3E%22", "/streams/notes", "/views/by_who", "/dead-letters", "/new?name=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", "/"} {
 		do(t, ctx, chromedp.Navigate(s.url(page)), chromedp.Evaluate[chromedp.Void](dialogs))
 		if strings.HasPrefix(page, "/d/") {
 			see(t, ctx, "#panel-0 tbody", hostile[0])
-			see(t, ctx, "#panel-1 .bars", hostile[1])
+			if strings.Contains(page, "f.who") {
+				see(t, ctx, "#filters", hostile[0])
+			} else {
+				see(t, ctx, "#panel-1 .bars", hostile[1])
+			}
+			see(t, ctx, "#panel-3 .categories", hostile[0])
+			see(t, ctx, "#panel-4 .heat", hostile[0])
+			see(t, ctx, "#panel-5 .legend", hostile[0])
 		}
 		if n := eval[int](t, ctx, `window.dialogs + document.querySelectorAll("main script, main img, main svg[onload]").length`); n != 0 {
 			t.Errorf("%s: hostile text became markup", page)

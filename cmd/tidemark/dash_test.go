@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -266,4 +267,28 @@ func TestPassportTellsChangesAndEventsOfACorrectedRow(t *testing.T) {
 	see(t, ctx, "#passport .told", "2 events")
 	see(t, ctx, "#passport .told", "0/0")
 	see(t, ctx, "#passport .told", "0/2")
+}
+
+func TestWhatAFileKeepsIsNotOfferedForEditing(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	file := filepath.Join(t.TempDir(), "shop.yaml")
+	text := "dashboards:\n  kept:\n    title: Kept\n    panels:\n      - {id: total, type: stat, view: total, y: [amount]}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"1 changed", "0 to change"} {
+		out, err := tidemark(t.Context(), "apply", file, "--server", s.url("")).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Fatalf("apply: %v\n%s", err, out)
+		}
+	}
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/d/kept")))
+	see(t, ctx, ".head .badge", "read-only: shop.yaml")
+	if eval[bool](t, ctx, `!!document.getElementById("edit")`) {
+		t.Error("the page offers to edit what a file keeps")
+	}
+	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
+	see(t, ctx, "#edit", "Edit")
 }

@@ -91,7 +91,7 @@ export class Chart {
     };
     this.clash = false;
     for (const e of entries) {
-      const t = Date.parse(e.row[x]) / 1000;
+      const t = (e.at ??= Date.parse(e.row[x]) / 1000);
       const slot = slotAt(t);
       slot.open ||= e.status === "provisional";
       if (series) this.values.set(String(e.row[series] ?? "–"), e.row[series] ?? null);

@@ -20,6 +20,15 @@ export function mount(root, live, board) {
   return new kind(root, config, live, board);
 }
 
+// sortedBy orders entries by a column. Rows come nearly in order, so that is looked at first.
+export function sortedBy(list, x) {
+  if (!x) return list;
+  for (let i = 1; i < list.length; i++) {
+    if (list[i - 1].row[x] > list[i].row[x]) return list.sort((a, b) => (a.row[x] < b.row[x] ? -1 : a.row[x] > b.row[x] ? 1 : 0));
+  }
+  return list;
+}
+
 class Panel {
   #ends = [];
 
@@ -240,10 +249,7 @@ class ViewPanel extends Panel {
 
   // sorted gives the entries from the oldest to the newest by x.
   sorted() {
-    const { x } = this.config;
-    const list = [...this.rows];
-    if (x) list.sort((a, b) => (a.row[x] < b.row[x] ? -1 : a.row[x] > b.row[x] ? 1 : 0));
-    return list;
+    return sortedBy([...this.rows], this.config.x);
   }
 
   async #chart() {
