@@ -48,8 +48,9 @@ func TestRandomViewsGiveTheBatchAnswer(t *testing.T) {
 	for reason, n := range sum.reasons {
 		t.Logf("%d × %s", n, reason)
 	}
-	if got, want := sum.compared.Load(), int64(views()*5/6); got < want && !t.Failed() {
-		t.Errorf("only %d random views were compared, want %d at least", got, want)
+	got, drawn := sum.compared.Load(), sum.compared.Load()+sum.refused.Load()+sum.failing.Load()
+	if got < drawn*5/6 && !t.Failed() { // of 600, 500 must be compared
+		t.Errorf("only %d of %d random views were compared", got, drawn)
 	}
 }
 
