@@ -381,6 +381,9 @@ func (p *pump) pumpView(ctx context.Context, r *pumped, v *view) (more bool, err
 	if err := p.locate(ctx, r); err != nil {
 		return false, err
 	}
+	if v.stale() { // what it shows is not of the log there is; it is made again, or has failed
+		return false, nil
+	}
 	if h, _ := v.published(); h.Trimmed && r.held == nil {
 		return false, p.pumpRows(ctx, r, v)
 	}
