@@ -102,6 +102,8 @@ var rules = map[string]Rule{
 	"GET /v1/keys/:name":               admin,
 	"PUT /v1/keys/:name":               admin,
 	"DELETE /v1/keys/:name":            admin,
+
+	"POST /v1/backup": admin,
 }
 
 // RuleOf finds the rule of a route by its method and the pattern that it was mounted with. A HEAD
