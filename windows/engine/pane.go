@@ -464,9 +464,9 @@ func (p *panes) fill(w int64, g int32) {
 		return
 	}
 	from, to := group.search(w), group.search(w+p.size)
-	rows := int64(0)
-	for _, l := range group.leaves[from:to] {
-		rows += a.groups[l.slot].rows
+	rows := int64(0) // enough to know that there are some
+	for k := from; k < to && rows == 0; k++ {
+		rows = a.groups[group.leaves[k].slot].rows
 	}
 	var x *extra
 	if len(p.extras) > 0 {
