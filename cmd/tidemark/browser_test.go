@@ -246,8 +246,10 @@ func TestHostileTextStaysText(t *testing.T) {
 		{"id":"h","title":"heat","type":"heatmap","view":"by_minute","x":"window_start","y":["n"],"series":"who","grid":[0,8,6,4]},
 		{"id":"c","title":"chart","type":"timeseries","view":"by_minute","x":"window_start","y":["n"],"series":"who","grid":[6,8,6,4]},
 		{"id":"m","title":"words","type":"text","text":"<script>alert(3)</script> [x](javascript:alert(4)) <img src=x onerror=alert(5)>","grid":[0,12,6,4]}]}`, nil)
-	hostile := []string{`<script>alert(1)</script>`, `<img src=x onerror=alert(1)>`, `"><svg onload=alert(1)>`, `javascript:alert(1)`, `{{constructor.constructor('alert(1)')()}}`, `</style><script>alert(1)</script>`,
-		`'-alert(1)-'`, `<iframe src=javascript:alert(1)>`, `<details open ontoggle=alert(1)>`, `]]><script>alert(1)</script>`, `<a href="javascript:alert(1)">x</a>`, `${alert(1)}`}
+	hostile := []string{
+		`<script>alert(1)</script>`, `<img src=x onerror=alert(1)>`, `"><svg onload=alert(1)>`, `javascript:alert(1)`, `{{constructor.constructor('alert(1)')()}}`, `</style><script>alert(1)</script>`,
+		`'-alert(1)-'`, `<iframe src=javascript:alert(1)>`, `<details open ontoggle=alert(1)>`, `]]><script>alert(1)</script>`, `<a href="javascript:alert(1)">x</a>`, `${alert(1)}`,
+	}
 	for _, h := range hostile {
 		s.must("POST", "/v1/streams/notes/events", fmt.Sprintf(`{"ts":%q,"who":%q}`, time.Now().UTC().Format(time.RFC3339), h), nil)
 	}

@@ -88,10 +88,26 @@ func freeAddress(t *testing.T) string {
 	return ln.Addr().String()
 }
 
+// tempDir is a directory that goes with the test. A server that was killed leaves its history process
+// a moment behind, which may still write while the directory is removed.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tidemark-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for end := time.Now().Add(patience); os.RemoveAll(dir) != nil && time.Now().Before(end); {
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	return dir
+}
+
 // startServer starts `tidemark serve` and waits until it is ready.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, dir: filepath.Join(t.TempDir(), "data"), addr: freeAddress(t), args: args, log: &lockedBuffer{}}
+	s := &server{t: t, dir: filepath.Join(tempDir(t), "data"), addr: freeAddress(t), args: args, log: &lockedBuffer{}}
 	s.start()
 	t.Cleanup(func() {
 		s.stop(syscall.SIGKILL)

@@ -302,10 +302,9 @@ func (r *run) bury(t *rapid.T) {
 }
 
 func (r *run) check(t *rapid.T) {
-	info := r.w.info()
 	r.heardOf("")
 	r.bury(t)
-	info = r.w.info()
+	info := r.w.info()
 	held := map[string]int{}
 	settled := true
 	for _, p := range info.Partitions {

@@ -1,7 +1,6 @@
 package group_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -173,5 +172,5 @@ func TestFencedMemberCommitsNothing(t *testing.T) {
 	if refused == 0 || taken == 0 {
 		t.Errorf("%d commits taken, %d refused: the test tests little", taken, refused)
 	}
-	t.Log(fmt.Sprintf("%d generations, %d commits, %d refused", last, taken, refused))
+	t.Logf("%d generations, %d commits, %d refused", last, taken, refused)
 }

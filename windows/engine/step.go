@@ -121,7 +121,6 @@ type inlet struct {
 	op  operator
 	c   *chunk
 	pos int // rows before it were fed, or will never be
-	buf []int32
 }
 
 // wait puts a chunk of the batch in work before an operator.

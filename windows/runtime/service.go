@@ -120,9 +120,6 @@ type Follower interface {
 // Attach sets what is added to the views of a kind.
 func (s *Service) Attach(kind catalog.Kind, a Attachment) { s.attachments[kind] = a }
 
-// errServerStops is why workers end when Run's context does.
-var errServerStops = errors.New("the server stops")
-
 // Open reads the definitions of all views and alerts. Nothing runs before Run.
 func Open(o Options) (*Service, error) {
 	o = o.WithDefaults()

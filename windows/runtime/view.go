@@ -306,13 +306,7 @@ func (v *view) stateLocked() State {
 	return Building
 }
 
-// notify wakes all who watch the view. A channel that is full already is skipped.
-func (v *view) notify() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.notifyLocked()
-}
-
+// notifyLocked wakes all who watch the view. A channel that is full already is skipped.
 func (v *view) notifyLocked() {
 	for c := range v.mu.watch {
 		select {

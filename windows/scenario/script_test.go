@@ -45,12 +45,11 @@ import (
 // Instants are on 2024-01-15, or written out: 2024-01-16_08:00. A text with spaces is quoted.
 type script struct {
 	*world
-	t       *testing.T
-	file    string
-	engine  *engine.Engine
-	out     bytes.Buffer // the file with the actual output in place
-	all     *outcome
-	started bool
+	t      *testing.T
+	file   string
+	engine *engine.Engine
+	out    bytes.Buffer // the file with the actual output in place
+	all    *outcome
 }
 
 // files are the scenarios of this package, and those that lie beside the engine.
