@@ -65,11 +65,15 @@ func atLeastOnce(group string, work func(event) error) error {
 	err := call(group+"/poll", m{"member": "w1", "max": 10, "delivery": "at_least_once"}, &p)
 	for _, e := range p.Events {
 		if failed := work(e); failed != nil {
-			return call(group+"/nack", m{"member": "w1", "generation": p.Generation,
-				"partition": e.Partition, "offset": e.Offset, "reason": failed.Error()}, &m{})
+			return call(group+"/nack", m{
+				"member": "w1", "generation": p.Generation,
+				"partition": e.Partition, "offset": e.Offset, "reason": failed.Error(),
+			}, &m{})
 		}
-		if err := call(group+"/commit", m{"member": "w1", "generation": p.Generation,
-			"offsets": m{fmt.Sprint(e.Partition): e.Offset + 1}}, &m{}); err != nil {
+		if err := call(group+"/commit", m{
+			"member": "w1", "generation": p.Generation,
+			"offsets": m{fmt.Sprint(e.Partition): e.Offset + 1},
+		}, &m{}); err != nil {
 			return err // 409: the partition is somebody else's by now, and so is the event
 		}
 	}

@@ -77,11 +77,24 @@ func TestValuesThatMeanTheSameAreNoChange(t *testing.T) {
 		have, want string
 		same       bool
 	}{
-		{`"168h"`, `"7d"`, true}, {`"168h"`, `"8d"`, false},
-		{`"1GB"`, `"1024MB"`, true}, {`"1GB"`, `1073741824`, true}, {`"1GB"`, `1`, false},
-		{`"INTEGER"`, `"int"`, true}, {`"BIGINT"`, `"int"`, false},
-		{`null`, `false`, true}, {`null`, `""`, true}, {`null`, `[]`, true}, {`null`, `{}`, true}, {`null`, `"a"`, false}, {`"a"`, `null`, false},
-		{`{"a":1,"b":2}`, `{"a":1}`, false}, {`{"a":1}`, `{"a":1,"b":2}`, false}, {`["a"]`, `["a","b"]`, false}, {`["a"]`, `["a"]`, true}, {`[1]`, `{"a":1}`, false},
+		{`"168h"`, `"7d"`, true},
+		{`"168h"`, `"8d"`, false},
+		{`"1GB"`, `"1024MB"`, true},
+		{`"1GB"`, `1073741824`, true},
+		{`"1GB"`, `1`, false},
+		{`"INTEGER"`, `"int"`, true},
+		{`"BIGINT"`, `"int"`, false},
+		{`null`, `false`, true},
+		{`null`, `""`, true},
+		{`null`, `[]`, true},
+		{`null`, `{}`, true},
+		{`null`, `"a"`, false},
+		{`"a"`, `null`, false},
+		{`{"a":1,"b":2}`, `{"a":1}`, false},
+		{`{"a":1}`, `{"a":1,"b":2}`, false},
+		{`["a"]`, `["a","b"]`, false},
+		{`["a"]`, `["a"]`, true},
+		{`[1]`, `{"a":1}`, false},
 	} {
 		var have, want any
 		if json.Unmarshal([]byte(c.have), &have) != nil || json.Unmarshal([]byte(c.want), &want) != nil {

@@ -93,8 +93,10 @@ func TestRelationSurvivesReopen(t *testing.T) {
 	one := batch(t, "a BIGINT, t VARCHAR", "", "p1", []string{"1", `"x"`})
 	apply(t, h, one)
 	changes := fieldsOf(t, "n BIGINT, _key BLOB, _weight BIGINT, _revision BIGINT, _sequence BIGINT, _status VARCHAR")
-	apply(t, h, row.SinkBatch{Relation: "v_changes", ID: 2, Version: 1, Fields: changes, To: []byte("q"),
-		Rows: rowsOf(t, changes, []string{"7", `"aw=="`, "1", "0", "1", `"provisional"`})})
+	apply(t, h, row.SinkBatch{
+		Relation: "v_changes", ID: 2, Version: 1, Fields: changes, To: []byte("q"),
+		Rows: rowsOf(t, changes, []string{"7", `"aw=="`, "1", "0", "1", `"provisional"`}),
+	})
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -306,8 +308,10 @@ func TestNameMovesFromStreamToView(t *testing.T) {
 	stream := batch(t, "a BIGINT", "", "p1", []string{"1"})
 	apply(t, h, stream)
 	fields := fieldsOf(t, "n BIGINT, _key BLOB, _weight BIGINT, _revision BIGINT, _sequence BIGINT, _status VARCHAR")
-	view := row.SinkBatch{Relation: "s_changes", ID: 2, Version: 1, Fields: fields, To: []byte("q1"),
-		Rows: rowsOf(t, fields, []string{"7", `"aw=="`, "1", "0", "1", `"final"`})}
+	view := row.SinkBatch{
+		Relation: "s_changes", ID: 2, Version: 1, Fields: fields, To: []byte("q1"),
+		Rows: rowsOf(t, fields, []string{"7", `"aw=="`, "1", "0", "1", `"final"`}),
+	}
 	if err := h.Apply(bg, view); err == nil {
 		t.Error("two relations have one name")
 	}

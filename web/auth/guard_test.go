@@ -362,8 +362,12 @@ func TestErrorPagesAreNotForStrangers(t *testing.T) {
 		path, key string
 		page      bool
 	}{
-		{"/nowhere", "", false}, {"/nowhere", unknown, false}, {"/nowhere", "reader", false}, {"/", "", false},
-		{"/nowhere", "auditor", true}, {"/nowhere", "ops", true},
+		{"/nowhere", "", false},
+		{"/nowhere", unknown, false},
+		{"/nowhere", "reader", false},
+		{"/", "", false},
+		{"/nowhere", "auditor", true},
+		{"/nowhere", "ops", true},
 	} {
 		if a := w.do("GET", test.path, test.key, "", nil); strings.Contains(a.body, "names") != test.page {
 			t.Errorf("%s for %q: %d %s", test.path, test.key, a.status, a.body)

@@ -11,8 +11,12 @@ import (
 // bids is a batch of the bids of an auction benchmark.
 func bids(n int) ([]row.Field, *row.Batch) {
 	fields := []row.Field{
-		{Name: "auction", Type: tBig}, {Name: "price", Type: tBig}, {Name: "channel", Type: tVarchar},
-		{Name: "url", Type: tVarchar}, {Name: "date_time", Type: tTimestamp}, {Name: "amount", Type: tDouble},
+		{Name: "auction", Type: tBig},
+		{Name: "price", Type: tBig},
+		{Name: "channel", Type: tVarchar},
+		{Name: "url", Type: tVarchar},
+		{Name: "date_time", Type: tTimestamp},
+		{Name: "amount", Type: tDouble},
 	}
 	b := row.NewBatch(fields, n)
 	r := rand.New(rand.NewPCG(1, 1))

@@ -544,8 +544,10 @@ func timeIsText(rel Relation, time any) bool {
 func (r *rewriter) windowInput(arg any, function string, ctes []namedQuery) (input object, alias string, hidden []string) {
 	a, _ := arg.(object)
 	if name, ok := argumentName(object{"children": []any{arg}}); ok {
-		input = object{"type": "BASE_TABLE", "alias": "", "sample": nil, "query_location": a["query_location"],
-			"schema_name": "", "catalog_name": "", "table_name": name, "column_name_alias": []any{}}
+		input = object{
+			"type": "BASE_TABLE", "alias": "", "sample": nil, "query_location": a["query_location"],
+			"schema_name": "", "catalog_name": "", "table_name": name, "column_name_alias": []any{},
+		}
 		if v := r.view(name, a["query_location"], ctes); v != nil {
 			return v, name, nil
 		}
@@ -565,8 +567,10 @@ func (r *rewriter) windowInput(arg any, function string, ctes []namedQuery) (inp
 	if a["class"] == "SUBQUERY" && a["subquery_type"] == "SCALAR" {
 		inner, _ := a["subquery"].(object)
 		r.query(inner["node"], ctes)
-		return object{"type": "SUBQUERY", "alias": "", "sample": nil, "query_location": a["query_location"],
-			"subquery": inner, "column_name_alias": []any{}}, function, nil
+		return object{
+			"type": "SUBQUERY", "alias": "", "sample": nil, "query_location": a["query_location"],
+			"subquery": inner, "column_name_alias": []any{},
+		}, function, nil
 	}
 	refuse(unsupported(max(0, leftmost(arg)), "the first argument of %s must be a stream, a view, a CTE or a subquery", function).
 		WithHint("write %s", windowKinds[function].usage))

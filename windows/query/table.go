@@ -306,8 +306,10 @@ func hopWindows(c *call, slide, size windows.Interval) int64 {
 
 // assigned is the relation that a window function gives.
 func (b *binder) assigned(t *tableFunction, in *relation, n *Assign, name string) *relation {
-	out := &relation{node: n, key: in.key, unread: in.unread, once: in.once && n.Kind != windows.Session, never: in.never, assign: n, direct: in.direct,
-		shrinks: in.shrinks || n.Kind == windows.Session}
+	out := &relation{
+		node: n, key: in.key, unread: in.unread, once: in.once && n.Kind != windows.Session, never: in.never, assign: n, direct: in.direct,
+		shrinks: in.shrinks || n.Kind == windows.Session,
+	}
 	for _, c := range in.cols {
 		if strings.EqualFold(c.name, WindowStart) || strings.EqualFold(c.name, WindowEnd) {
 			c.hidden, c.sealed = true, true

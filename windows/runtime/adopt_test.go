@@ -112,7 +112,7 @@ func TestAViewThatReadWhatIsLostIsMadeAgainFromTheLog(t *testing.T) {
 		for {
 			info, err := w.Views.Get(view)
 			if view == "large" {
-				var a, aerr = w.Alerts.Get(view)
+				a, aerr := w.Alerts.Get(view)
 				info, err = a.Info, aerr
 			}
 			if err != nil || info.State == runtime.Failed {

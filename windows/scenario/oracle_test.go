@@ -213,8 +213,12 @@ func withoutPairs(pairs []judge.Pair) string {
 // in which a table holds its rows.
 func (w *world) tableSQL(f *table, v judge.Verdict, missing map[judge.Event]bool) string {
 	pseudo := []row.Field{
-		{Name: "_partition", Type: row.Scalar(row.BigInt)}, {Name: "_offset", Type: row.Scalar(row.BigInt)}, {Name: "_sequence", Type: row.Scalar(row.BigInt)},
-		{Name: "_time", Type: row.Scalar(row.Timestamp)}, {Name: "_append_time", Type: row.Scalar(row.Timestamp)}, {Name: "_key", Type: row.Scalar(row.Varchar)},
+		{Name: "_partition", Type: row.Scalar(row.BigInt)},
+		{Name: "_offset", Type: row.Scalar(row.BigInt)},
+		{Name: "_sequence", Type: row.Scalar(row.BigInt)},
+		{Name: "_time", Type: row.Scalar(row.Timestamp)},
+		{Name: "_append_time", Type: row.Scalar(row.Timestamp)},
+		{Name: "_key", Type: row.Scalar(row.Varchar)},
 	}
 	all := append(slices.Clip(f.fields), pseudo...)
 	var cols, names, nulls []string
