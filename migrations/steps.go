@@ -3,7 +3,7 @@ package migrations
 import (
 	"fmt"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
+	"tidemark/storage/kv"
 )
 
 // Step raises a directory from one format to the next.
@@ -13,16 +13,16 @@ type Step struct {
 	Why string
 	// Do rewrites what has to be rewritten; everything is on disk when it returns. The directory is
 	// locked and its store is closed.
-	Do func(fs vfs.FS, dir string) error
+	Do func(fs kv.FS, dir string) error
 }
 
 // steps are all steps, in order. There is none yet: format 1 is the first.
 var steps []Step
 
 // Run takes a directory from a format to the next one; it is storage's Migrate.
-func Run(fs vfs.FS, dir string, from int) error { return run(steps, fs, dir, from) }
+func Run(fs kv.FS, dir string, from int) error { return run(steps, fs, dir, from) }
 
-func run(steps []Step, fs vfs.FS, dir string, from int) error {
+func run(steps []Step, fs kv.FS, dir string, from int) error {
 	for _, s := range steps {
 		if s.From != from {
 			continue

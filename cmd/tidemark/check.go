@@ -8,8 +8,6 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"tidemark/storage"
 	"tidemark/storage/kv"
 	"tidemark/stream/pebblelog"
@@ -68,12 +66,12 @@ func check(dir string, out io.Writer) error {
 
 // checkFiles verifies the tables file by file, before a store that would stumble over them is opened.
 func checkFiles(dir string, report func(string)) (int, error) {
-	lock, err := storage.Take(dir, vfs.Default)
+	lock, err := storage.Take(dir, kv.Disk)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = lock.Close() }()
-	return kv.CheckTables(vfs.Default, vfs.Default.PathJoin(dir, "kv"), func(file string, err error) {
+	return kv.CheckTables(kv.Disk, kv.Disk.PathJoin(dir, "kv"), func(file string, err error) {
 		report(file + ": " + err.Error())
 	})
 }
