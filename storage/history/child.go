@@ -12,10 +12,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/marcboeker/go-duckdb"
@@ -41,6 +43,9 @@ func ChildMain() bool {
 		fmt.Fprintln(os.Stderr, "history:", err)
 		os.Exit(2)
 	}
+	// A terminal or a service manager signals all processes at once. This one ends when its parent
+	// does, so that the parent can finish what is in flight.
+	signal.Ignore(os.Interrupt, syscall.SIGTERM)
 	if err := runChild(cfg); err != nil {
 		fmt.Fprintln(os.Stderr, "history:", err)
 		os.Exit(1)

@@ -22,6 +22,23 @@ func kill9(h *History) {
 	}
 }
 
+func TestSignalsOfATerminalLeaveTheChildToItsParent(t *testing.T) {
+	t.Parallel()
+	h := start(t, t.TempDir())
+	pid := h.Status().PID
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		if err := syscall.Kill(pid, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.Query(t.Context(), Query{SQL: "SELECT 1 AS one"}, &bytes.Buffer{}); err != nil {
+		t.Error(err)
+	}
+	if s := h.Status(); s.PID != pid || !s.Running {
+		t.Errorf("the child has ended: %+v", s)
+	}
+}
+
 // TestChildKilledInLoadsLosesAndDoublesNothing: the caller sees no error, each row is there once.
 func TestChildKilledInLoadsLosesAndDoublesNothing(t *testing.T) { // I2
 	t.Parallel()
