@@ -153,6 +153,22 @@ func (e *Expr) Renumber(to func(column int) int) *Expr {
 	return c
 }
 
+// Replaced returns e with parts of it replaced by what pick gives for them, from the outside in; a
+// part for which it gives nil stays, and its own parts are asked about. Only parts that are computed
+// for every row are: of CASE, AND, OR and coalesce the first alone.
+func (e *Expr) Replaced(pick func(part *Expr) *Expr) *Expr {
+	if r := pick(e); r != nil {
+		return r
+	}
+	c := e.Clone()
+	for i, a := range e.args {
+		if i == 0 || e.form == formCall {
+			c.args[i] = a.Replaced(pick)
+		}
+	}
+	return c
+}
+
 // Clone returns a copy with scratch memory of its own.
 func (e *Expr) Clone() *Expr {
 	c := &Expr{

@@ -218,6 +218,10 @@ func (b *binder) overRows(q *selectQuery, s *scope, items []item, list []bound, 
 		inner.aliases, inner.clause = items, "QUALIFY"
 		qualify = b.predicate(q.qualify, &inner)
 	}
+	list = windows.below.carryAll(list)
+	if qualify != nil {
+		qualify = windows.below.carry(qualify)
+	}
 	out, to := windows.close(done)
 	if qualify != nil {
 		out.node = &Filter{In: out.node, Pred: qualify.Renumber(to)}

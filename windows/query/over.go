@@ -142,6 +142,44 @@ func (x *beneath) add(e *expr.Expr, name string) int {
 	return -len(x.extras)
 }
 
+// carriedColumn and those behind it, up to absent, stand for columns that carry has added.
+const carriedColumn = 1 << 28
+
+// carry adds what an expression computes from one row alone and returns the rest, in which columns
+// from carriedColumn on stand for it. So it is computed before any state takes the row, and a row
+// that fails takes no place among the others: an event is outside the view, a group is left out
+// until it computes again (E1).
+func (x *beneath) carry(e *expr.Expr) *expr.Expr {
+	return e.Replaced(func(part *expr.Expr) *expr.Expr {
+		reads := part.Reads()
+		switch {
+		case part.IsConst() || part.ColumnNumber() >= 0:
+			return part
+		case len(reads) > 0 && reads[len(reads)-1] >= numberColumn:
+			return nil
+		}
+		at := -1 - x.add(part, part.Text)
+		return expr.Column(carriedColumn+at, row.Field{Name: x.names[at], Type: part.Type})
+	})
+}
+
+// carryAll is carry for the items of a SELECT list.
+func (x *beneath) carryAll(list []bound) []bound {
+	out := make([]bound, len(list))
+	for i, l := range list {
+		out[i] = bound{x.carry(l.expr), l.col}
+	}
+	return out
+}
+
+// carried is the column that one from carriedColumn on stands for; at is close's.
+func carried(col int, at func(int) int) int {
+	if col < carriedColumn {
+		return col
+	}
+	return at(carriedColumn - col - 1)
+}
+
 // close makes the projection, when everything has been bound. at turns a column's number into that
 // of the projection.
 func (x *beneath) close() (node Node, cols []column, at func(int) int) {
@@ -366,7 +404,8 @@ func (o *overs) frame(e *over) Frame {
 }
 
 // close makes the Over nodes, one for each PARTITION BY and ORDER BY, when everything has been
-// bound, and returns their relation and how the columns that stand for calls are numbered in it.
+// bound, and returns their relation and how the columns that stand for calls, and for what was
+// carried beneath, are numbered in it.
 func (o *overs) close(done func()) (*relation, func(int) int) {
 	ties, byLog, then := o.below.ties(o.direct, o.items)
 	done()
@@ -415,6 +454,6 @@ func (o *overs) close(done func()) (*relation, func(int) int) {
 		if c >= numberColumn {
 			return place[c-numberColumn]
 		}
-		return c
+		return carried(c, at)
 	}
 }

@@ -173,6 +173,7 @@ func (b *binder) rank(r *ranking, s *scope, items []item, list []bound, direct b
 	order := x.orderBy(r.order)
 	ties, byLog, then := x.ties(direct, items)
 	done()
+	list = x.carryAll(list)
 	in := s.rel
 	node, cols, at := x.close()
 	top := NewTopN(node, r.limit, r.numbered)
@@ -195,7 +196,7 @@ func (b *binder) rank(r *ranking, s *scope, items []item, list []bound, direct b
 		if c == numberColumn {
 			return len(cols)
 		}
-		return c
+		return carried(c, at)
 	})
 }
 
