@@ -52,6 +52,8 @@ bench: build
 	bin/tidemark bench nexmark --check
 	bin/tidemark bench windows
 	bin/tidemark bench views
+	bin/tidemark bench latency
+	bin/tidemark bench fanout
 
 bench-ui:
 	@mkdir -p bin && $(TOOL) esbuild web/ui/src/bench.js --bundle --format=iife --log-level=warning --outfile=bin/bench-ui.js && \

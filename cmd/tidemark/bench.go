@@ -3,18 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -29,9 +24,12 @@ type benchCmd struct {
 	Nexmark benchNexmarkCmd `cmd:"" help:"The queries of the Nexmark workload as views over one log."`
 	Windows benchWindowsCmd `cmd:"" help:"What an event costs in hopping windows, by how many overlap."`
 	Views   benchViewsCmd   `cmd:"" help:"What many views on one stream cost, against one."`
+	Latency benchLatencyCmd `cmd:"" help:"From the POST of an event to the websocket that shows its view, beside the fsync's share."`
+	Fanout  benchFanoutCmd  `cmd:"" help:"Many websockets on one view, against a bare broadcast of the same frames."`
 	Torture benchTortureCmd `cmd:"" help:"Kill a serving process under load, again and again, and count what is lost."`
 
 	TortureViews benchTortureViewsCmd `cmd:"" help:"The same under ten views: their rows are compared with the batch answer after each kill."`
+	Broadcast    benchBroadcastCmd    `cmd:"" hidden:"" help:"The other side of fanout."`
 }
 
 type benchIngestCmd struct {
@@ -225,79 +223,5 @@ func (c *benchIngestCmd) bare(dir string, bodies [][]byte) (measured, error) {
 		b := store.NewBatch()
 		b.Set(fmt.Appendf([]byte{byte(kv.Batches)}, "%016d", number), body)
 		return len(body), b.Commit(true)
-	})
-}
-
-// benchServer is a server process of a benchmark.
-type benchServer struct {
-	addr string
-	cmd  *exec.Cmd
-	once sync.Once
-}
-
-func startBenchServer(ctx context.Context, dir string) (*benchServer, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	addr := ln.Addr().String()
-	if err := ln.Close(); err != nil {
-		return nil, err
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	args := []string{exe, "serve", "--data", dir, "--listen", addr, "--log-level", "error"}
-	if taskset, err := exec.LookPath("taskset"); err == nil {
-		args = append([]string{taskset, "-c", "0"}, args...)
-	}
-	s := &benchServer{addr: addr, cmd: exec.Command(args[0], args[1:]...)}
-	s.cmd.Stderr = os.Stderr
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
-	for range 600 {
-		resp, err := http.Get("http://" + addr + "/readyz")
-		if err == nil {
-			_, _ = io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-			if resp.StatusCode == 200 {
-				return s, nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			s.stop()
-			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	s.stop()
-	return nil, fmt.Errorf("the server did not become ready")
-}
-
-func (s *benchServer) client() *client { return serverFlags{Server: "http://" + s.addr}.client() }
-
-// cpu is the time that the server process has used so far.
-func (s *benchServer) cpu() time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(text), ") ")
-	var user, system int64
-	fields := strings.Fields(rest)
-	if len(fields) > 12 {
-		fmt.Sscan(fields[11], &user)
-		fmt.Sscan(fields[12], &system)
-	}
-	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 on Linux
-}
-
-func (s *benchServer) stop() {
-	s.once.Do(func() {
-		_ = s.cmd.Process.Signal(syscall.SIGTERM)
-		_ = s.cmd.Wait()
 	})
 }
