@@ -9,6 +9,7 @@ const LONG_PRESS = 5000; // a pointer that is down longer than this holds no dra
 
 export class Board {
   #frames = new Set();
+  #asks = "";
   #changes = new Set();
   #zoomed = []; // ranges to go back to
   #seen = new Map(); // stream → partitions' next offsets, the highest that any panel has shown
@@ -93,7 +94,11 @@ export class Board {
     if (!parseRange(this.range).fixed) this.live = this.range;
     this.#pause(asked.get("paused") === "1" || parseRange(this.range).fixed);
     this.#show();
-    if (tell) for (const f of this.#changes) f();
+    // Pausing and going on changes nothing that a panel has asked for.
+    const asks = JSON.stringify([this.range, [...this.filters], this.compare]);
+    const changed = asks !== this.#asks;
+    this.#asks = asks;
+    if (tell && changed) for (const f of this.#changes) f();
   }
 
   get window() {
