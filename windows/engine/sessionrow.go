@@ -171,10 +171,7 @@ func (r *sessionRows) drop(s *session) {
 // A row is kept under its key, its time, sequence and offset; the value is the event's partition,
 // whether the row was given out (1) and with which bounds, and the row.
 func (r *sessionRows) rowKey(x *sessionRow) []byte {
-	key := append([]byte{spaceSessionRow, r.o.id}, x.key...)
-	key = binary.BigEndian.AppendUint64(key, uint64(x.time)^1<<63)
-	key = binary.BigEndian.AppendUint64(key, uint64(x.rank.Sequence))
-	return binary.BigEndian.AppendUint64(key, uint64(x.rank.Offset))
+	return keptRowKey(spaceSessionRow, r.o.id, x.key, x.time, x.rank)
 }
 
 func (r *sessionRows) save(w *writes) {

@@ -311,13 +311,19 @@ func (o *sliding) forget(wm windows.Micros) {
 	}
 }
 
+// keptRowKey is the key of an event's row that an operator keeps by its key: in the order of event
+// time, then of the log.
+func keptRowKey(space, operator byte, key string, t windows.Micros, rank agg.Rank) []byte {
+	out := append([]byte{space, operator}, key...)
+	out = binary.BigEndian.AppendUint64(out, uint64(t)^1<<63)
+	out = binary.BigEndian.AppendUint64(out, uint64(rank.Sequence))
+	return binary.BigEndian.AppendUint64(out, uint64(rank.Offset))
+}
+
 // A row is kept under its key, its time, sequence and offset; the value is the event's partition
 // and the row.
 func (o *sliding) rowKey(x *slideRow) []byte {
-	key := append([]byte{spaceSlide, o.id}, x.key...)
-	key = binary.BigEndian.AppendUint64(key, uint64(x.time)^1<<63)
-	key = binary.BigEndian.AppendUint64(key, uint64(x.rank.Sequence))
-	return binary.BigEndian.AppendUint64(key, uint64(x.rank.Offset))
+	return keptRowKey(spaceSlide, o.id, x.key, x.time, x.rank)
 }
 
 func (o *sliding) save(w *writes) {

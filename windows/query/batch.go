@@ -148,18 +148,9 @@ func (r *rewriter) query(v any, ctes []namedQuery) {
 	if !ok {
 		return
 	}
-	if with, ok := q["cte_map"].(object); ok {
-		list, _ := with["map"].([]any)
-		for _, e := range list {
-			entry, _ := e.(object)
-			name, _ := entry["key"].(string)
-			value, _ := entry["value"].(object)
-			inner, _ := value["query"].(object)
-			columns, _ := value["aliases"].([]any)
-			c := namedQuery{name, inner["node"], texts(columns)}
-			r.query(inner["node"], append(slices.Clip(ctes), c)) // a recursive one sees itself
-			ctes = append(slices.Clip(ctes), c)
-		}
+	for _, c := range namedQueries(q) {
+		ctes = append(slices.Clip(ctes), c)
+		r.query(c.node, ctes) // a recursive one sees itself
 	}
 	if from, ok := q["from_table"].(object); ok {
 		keepNames(q)

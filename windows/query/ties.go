@@ -27,6 +27,22 @@ type namedQuery struct {
 	columns []string
 }
 
+// namedQueries are the queries of a node's own WITH, in the order of the text.
+func namedQueries(q object) []namedQuery {
+	with, _ := q["cte_map"].(object)
+	list, _ := with["map"].([]any)
+	out := make([]namedQuery, 0, len(list))
+	for _, e := range list {
+		entry, _ := e.(object)
+		name, _ := entry["key"].(string)
+		value, _ := entry["value"].(object)
+		inner, _ := value["query"].(object)
+		columns, _ := value["aliases"].([]any)
+		out = append(out, namedQuery{name, inner["node"], texts(columns)})
+	}
+	return out
+}
+
 func findCTE(ctes []namedQuery, name string) int {
 	for i := len(ctes) - 1; i >= 0; i-- {
 		if strings.EqualFold(ctes[i].name, name) {
@@ -160,17 +176,7 @@ func (r *rewriter) outputs(q object, ctes []namedQuery) []string {
 	if !ok {
 		return nil
 	}
-	if with, ok := q["cte_map"].(object); ok {
-		list, _ := with["map"].([]any)
-		for _, e := range list {
-			entry, _ := e.(object)
-			name, _ := entry["key"].(string)
-			value, _ := entry["value"].(object)
-			inner, _ := value["query"].(object)
-			columns, _ := value["aliases"].([]any)
-			ctes = append(slices.Clip(ctes), namedQuery{name, inner["node"], texts(columns)})
-		}
-	}
+	ctes = append(slices.Clip(ctes), namedQueries(q)...)
 	items, _ := q["select_list"].([]any)
 	var out []string
 	for _, it := range items {
