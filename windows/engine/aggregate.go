@@ -21,6 +21,7 @@ type aggregate struct {
 	id       byte
 	keys     []int
 	ties     []int
+	then     []int
 	calls    []query.AggCall
 	cols     []agg.Column
 	windowed bool
@@ -64,7 +65,7 @@ type group struct {
 
 func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, bounds []int8) (*aggregate, error) {
 	a := &aggregate{
-		e: e, id: id, keys: n.Keys, ties: n.Ties, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(), bounds: bounds,
+		e: e, id: id, keys: n.Keys, ties: n.Ties, then: n.Then, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(), bounds: bounds,
 		keyCols: newStore(n.Fields()[:len(n.Keys)]), marks: marks{e: e},
 	}
 	a.table.keyOf = func(slot int32) string { return a.groups[slot].key }
@@ -396,10 +397,10 @@ func (a *aggregate) drop(slot int32) {
 	a.marks.drop(slot)
 }
 
-// rankOf gives the place in the log of each row of c, for calls that depend on order. Rows that are
-// no events follow their own columns, from left to right, nulls last (N3).
+// rankOf gives the place in the log of each row of c, for calls that depend on order; the windows of
+// one event follow each other. Rows that are no events follow their own columns, from left to right, nulls last (N3).
 func (a *aggregate) rankOf(c *chunk, sel []int32) []agg.Rank {
-	if a.ties == nil && c.f.ranks != nil {
+	if a.ties == nil && a.then == nil && c.f.ranks != nil {
 		return c.f.ranks
 	}
 	if cap(a.ranks) < c.Len {
@@ -407,8 +408,17 @@ func (a *aggregate) rankOf(c *chunk, sel []int32) []agg.Rank {
 	}
 	ranks := a.ranks[:c.Len]
 	one := func(i int) {
-		if a.ties == nil && c.f.batch {
-			ranks[i] = a.e.rank(c.f, i)
+		if a.ties == nil {
+			switch {
+			case c.f.ranks != nil:
+				ranks[i] = c.f.ranks[i]
+			case c.f.batch:
+				ranks[i] = a.e.rank(c.f, i)
+			}
+			if a.then != nil { // rows of one event
+				a.keyBuf = row.AppendRowKey(a.keyBuf[:0], &c.Batch, a.then, i)
+				ranks[i].Row = string(a.keyBuf)
+			}
 			return
 		}
 		a.keyBuf = a.keyBuf[:0]

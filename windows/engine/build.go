@@ -355,7 +355,7 @@ func (b *builder) groupsOf(n *query.Aggregate, kind windows.Kind) *windowGroups 
 			out.bounds[i] = int8(w - start + 1)
 		}
 	}
-	if !has[start] && !has[start+1] {
+	if !has[start] && !has[start+1] || !plain(t, n.Then) {
 		return nil
 	}
 	for _, k := range t.assign.Keys {

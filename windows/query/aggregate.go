@@ -32,6 +32,7 @@ type grouping struct {
 	retract  bool
 	windowed bool
 	direct   bool  // the input's rows are events
+	apart    int   // the input's column that tells the windows of one event apart; −1: there is one in a group
 	keyCols  []int // columns of the projection below that are the keys
 }
 
@@ -77,12 +78,12 @@ func (g *grouping) column(key string, e *expr.Expr, name string) int {
 
 // grouping binds the GROUP BY of a SELECT. Its calls are added as expressions above are bound;
 // close then makes the node.
-func (b *binder) grouping(q *selectQuery, from *relation, items []item, direct bool) *grouping {
+func (b *binder) grouping(q *selectQuery, from *relation, items []item, direct bool, fn *Assign) *grouping {
 	below := &scope{rel: from, clause: "GROUP BY", aliases: items}
 	groups := b.groupExprs(q, from, items)
 	g := &grouping{
 		b: b, in: from, keys: map[string]int{}, calls: map[string]int{}, below: map[string]int{},
-		out: &relation{never: from.never, shrinks: true}, retract: from.shrinks, direct: direct,
+		out: &relation{never: from.never, shrinks: true}, retract: from.shrinks, direct: direct, apart: fn.apart(),
 	}
 	windowed := false
 	var keyCols []int
@@ -99,6 +100,9 @@ func (b *binder) grouping(q *selectQuery, from *relation, items []item, direct b
 		}
 		if c.role.bound() {
 			windowed = true
+			if g.apart >= 0 && (below.columnOf(e) == g.apart || fn.regular()) {
+				g.apart = -1 // the window is part of the group
+			}
 		}
 		at := g.column(key, x, name)
 		g.keys[key] = len(keyCols)
@@ -119,14 +123,20 @@ func (g *grouping) close(q *selectQuery, items []item) {
 	if q.having != nil {
 		having = g.b.predicate(q.having, &scope{rel: g.out, clause: "HAVING", groups: g, aliases: items})
 	}
-	var ties []int
-	if !g.direct && slices.ContainsFunc(g.list, func(c AggCall) bool { return c.Func.Ordered }) {
+	var ties, then []int
+	beneath := func(i int) int {
+		return g.column(g.key(&columnAt{col: i}), expr.Column(i, g.in.field(i)), g.in.cols[i].name)
+	}
+	switch ordered := slices.ContainsFunc(g.list, func(c AggCall) bool { return c.Func.Ordered }); {
+	case ordered && !g.direct:
 		for _, i := range visible(g.in) {
-			ties = append(ties, g.column(g.key(&columnAt{col: i}), expr.Column(i, g.in.field(i)), g.in.cols[i].name))
+			ties = append(ties, beneath(i))
 		}
+	case ordered && g.apart >= 0:
+		then = []int{beneath(g.apart)}
 	}
 	node := NewAggregate(NewProject(g.in.node, g.exprs, g.names), g.keyCols, g.list, g.windowed)
-	node.Ties = ties
+	node.Ties, node.Then = ties, then
 	g.out.node = node
 	if having != nil {
 		g.out.node = &Filter{In: g.out.node, Pred: having}

@@ -148,6 +148,7 @@ func (b *binder) selectOf(q *selectQuery, needKey bool) *relation {
 			from.node = &Filter{In: from.node, Pred: pred}
 		}
 	}
+	fn := from.assign
 	from.scan, from.direct, from.assign = false, false, nil
 
 	ranked := b.rankingOf(q, from, items)
@@ -162,7 +163,7 @@ func (b *binder) selectOf(q *selectQuery, needKey bool) *relation {
 				WithHint("put the window functions into a subquery"))
 		}
 	}
-	out := b.listOf(q, from, items, aggregated, ranked, direct)
+	out := b.listOf(q, from, items, aggregated, ranked, direct, fn)
 	if q.distinct {
 		out = distinctOf(out)
 		if q.limit != nil {
@@ -172,13 +173,14 @@ func (b *binder) selectOf(q *selectQuery, needKey bool) *relation {
 	return out
 }
 
-// listOf binds the SELECT list, with what stands between it and FROM and WHERE.
-func (b *binder) listOf(q *selectQuery, from *relation, items []item, aggregated bool, ranked *ranking, direct bool) *relation {
+// listOf binds the SELECT list, with what stands between it and FROM and WHERE. fn is the window
+// function in FROM, or nil.
+func (b *binder) listOf(q *selectQuery, from *relation, items []item, aggregated bool, ranked *ranking, direct bool, fn *Assign) *relation {
 	s := &scope{rel: from, clause: "the SELECT list", ranking: ranked}
 	done := func() {}
 	var windows *overs
 	if aggregated {
-		g := b.grouping(q, from, items, direct)
+		g := b.grouping(q, from, items, direct, fn)
 		s.rel, s.groups = g.out, g
 		done = func() { g.close(q, items) }
 	}

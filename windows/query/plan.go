@@ -176,6 +176,9 @@ type Aggregate struct {
 	// Ties are the columns by which rows that are no events follow each other for calls whose
 	// Func is Ordered, left to right, NULLS LAST (N3). Nil: the rows are events and follow the log.
 	Ties []int
+	// Then, where rows are events, are the columns by which those of one event follow each other,
+	// ascending, for the same calls: their windows' bounds. Nil: there is one in a group at most.
+	Then []int
 
 	fields []row.Field
 }
@@ -235,6 +238,21 @@ func NewAssign(in Node, kind windows.Kind, timeCol int, size, slide windows.Inte
 	ts := row.Scalar(row.Timestamp)
 	n.fields = append(n.fields, row.Field{Name: WindowStart, Type: ts}, row.Field{Name: WindowEnd, Type: ts})
 	return n
+}
+
+// apart is the column by which the windows of one event differ: their start. −1 where an event has
+// one window at most, or where there is no function.
+func (n *Assign) apart() int {
+	if n == nil || n.Kind != windows.Hop && n.Kind != windows.Slide {
+		return -1
+	}
+	return len(n.In.Fields())
+}
+
+// regular reports whether all windows are equally long, so that one bound tells the other.
+func (n *Assign) regular() bool {
+	_, ok := n.Size.Span()
+	return ok
 }
 
 // Stacked reports whether the function's time is a bound of a window beneath it: then nothing is

@@ -98,6 +98,7 @@ func (p *pruner) require(n Node, keep map[int]bool) {
 	case *Aggregate:
 		cols(n.Keys...)
 		cols(n.Ties...)
+		cols(n.Then...)
 		for _, c := range n.Calls {
 			cols(c.Args...)
 			cols(c.Filter)
@@ -177,7 +178,7 @@ func (p *pruner) make(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 			}
 		}
 		out := NewAggregate(in, movedAll(n.Keys, from), calls, n.Windowed)
-		out.Ties = movedAll(n.Ties, from)
+		out.Ties, out.Then = movedAll(n.Ties, from), movedAll(n.Then, from)
 		return out, same(n)
 	case *TopN:
 		width := len(n.In.Fields())

@@ -296,7 +296,7 @@ const maxHopWindows = 10_000
 func hopWindows(c *call, slide, size windows.Interval) int64 {
 	least, _ := windows.Interval{Days: slide.Days + 28*slide.Months, Micros: slide.Micros}.Span()
 	most, _ := windows.Interval{Days: size.Days + 31*size.Months, Micros: size.Micros}.Span()
-	n := most/least + 1
+	n := (most + least - 1) / least // as many starts as lie in (time − size, time]
 	if n > maxHopWindows {
 		refuse(problem.New(422, "bad_interval", "every event would lie in %d windows of this hop; the limit is %d", n, maxHopWindows).At(c.at).
 			WithHint("make the slide longer or the size shorter"))
