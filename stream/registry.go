@@ -42,7 +42,7 @@ type Registry struct {
 		byName map[string]*Stream
 		byID   map[ID]*Stream
 		inUse  func(ID) []string
-		pinned func(id ID, column int) bool
+		pinned func(id ID, column int, to row.Type) bool
 	}
 }
 
@@ -101,8 +101,9 @@ func (r *Registry) SetInUse(f func(ID) []string) {
 	r.mu.inUse = f
 }
 
-// SetPinned sets the function that says whether a view is bound to a column's present type.
-func (r *Registry) SetPinned(f func(id ID, column int) bool) {
+// SetPinned sets the function that says whether a view that reads a column keeps it from getting
+// another type: it can't be made anew with that one (R1).
+func (r *Registry) SetPinned(f func(id ID, column int, to row.Type) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.pinned = f
@@ -224,7 +225,7 @@ func (r *Registry) update(ctx context.Context, old *Stream, c Config) (*Stream, 
 	if given != nil {
 		s.Schema.Declared = true
 	}
-	free := func(column int) bool { return stats.Accepted == 0 && !r.isPinned(old.ID, column) }
+	free := func(column int) bool { return stats.Accepted == 0 && !r.isPinned(old.ID, column, row.Scalar(row.Null)) }
 	if err := s.addColumns(given, free); err != nil {
 		return nil, err
 	}
@@ -266,7 +267,7 @@ func (s *Stream) addColumns(given Columns, free func(column int) bool) error {
 
 // EnsureColumns makes columns for the fields that events brought and widens those that are too
 // narrow, as far as that is possible, and returns the stream as it is then, durably. What could not
-// be done (a declared schema, a column that a view is bound to, one with integers past ±2^53, types
+// be done (a declared schema, a column that a view is bound to and can't leave, one with integers past ±2^53, types
 // that have no common one) shows in the returned schema: the caller compares.
 func (r *Registry) EnsureColumns(_ context.Context, id ID, want []row.Field) (*Stream, error) {
 	return r.change(id, func(s *Stream) (changed bool) {
@@ -283,7 +284,7 @@ func (r *Registry) EnsureColumns(_ context.Context, id ID, want []row.Field) (*S
 				changed = true
 			default:
 				t, ok := WidenType(s.Schema.Fields[i].Type, f.Type)
-				if !ok || t.Equal(s.Schema.Fields[i].Type) || r.isPinned(id, i) ||
+				if !ok || t.Equal(s.Schema.Fields[i].Type) || r.isPinned(id, i, t) ||
 					s.Schema.IsWide(i) && widensNumbers(s.Schema.Fields[i].Type, t) {
 					continue
 				}
@@ -360,11 +361,11 @@ func (r *Registry) keep(s *Stream) error {
 	return nil
 }
 
-func (r *Registry) isPinned(id ID, column int) bool {
+func (r *Registry) isPinned(id ID, column int, to row.Type) bool {
 	r.mu.RLock()
 	f := r.mu.pinned
 	r.mu.RUnlock()
-	return f != nil && f(id, column)
+	return f != nil && f(id, column, to)
 }
 
 // Delete removes a stream with all that belongs to it. While a view reads it: a problem 409 in_use.

@@ -295,7 +295,7 @@ func TestInferredColumnsGrowAndWiden(t *testing.T) {
 		t.Errorf("%+v %v", got.Schema, err)
 	}
 	s.restart()
-	s.SetPinned(func(id stream.ID, column int) bool { return id == st.ID && column == 4 })
+	s.SetPinned(func(id stream.ID, column int, _ row.Type) bool { return id == st.ID && column == 4 })
 	ensure("ts TIMESTAMP, n DOUBLE, d STRUCT(os VARCHAR, v BIGINT), w BIGINT, p BIGINT",
 		row.Field{Name: "w", Type: double}, row.Field{Name: "p", Type: double}, row.Field{Name: "w", Type: bigint})
 	if st, _ := s.Get("s"); len(st.Schema.Uncolumned) != 1 || st.Schema.Uncolumned[0] != "_time" {

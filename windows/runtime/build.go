@@ -38,7 +38,7 @@ func (v *view) build(ctx context.Context, doc *stored) bool {
 
 	wait := v.svc.RetryMin
 	for ctx.Err() == nil {
-		err := v.buildOnce(ctx, doc, func() { stopOld(errEdited); <-ended })
+		err := v.buildOnce(ctx, doc, func() { stopOld(errHandOver); <-ended })
 		if err == nil {
 			if ctx.Err() != nil && v.document().Serving != nil {
 				return false
@@ -48,6 +48,10 @@ func (v *view) build(ctx context.Context, doc *stored) bool {
 		v.mu.Lock()
 		v.mu.edit = err.Error()
 		v.mu.Unlock()
+		if v.svc.isOutgrown(err) { // what is built is overtaken
+			<-ctx.Done()
+			return false
+		}
 		var f fatal
 		if errors.As(err, &f) {
 			v.svc.logger.Error("an edit of a view can't be built; the view goes on as it was", "view", v.name, "err", err)
@@ -78,6 +82,9 @@ func (v *view) buildAndSwitch(ctx context.Context, doc *stored, stopOld func()) 
 	if err := w.run(ctx, func() bool { return true }); err != nil || ctx.Err() != nil {
 		return err
 	}
+	v.mu.Lock()
+	v.mu.handOver = w.done.Position.Sequence
+	v.mu.Unlock()
 	stopOld()
 	_, old := v.published()
 	if err := w.reload(); err != nil {
@@ -106,6 +113,9 @@ func (v *view) buildAndSwitch(ctx context.Context, doc *stored, stopOld func()) 
 // one epoch of the change stream, and the end of the old version. The old worker has ended.
 func (v *view) switchTo(w *worker) error {
 	s := v.svc
+	if s.beside != nil {
+		s.beside(w, true)
+	}
 	h, old := v.published()
 	oldFields, err := loadFields(h.Fields)
 	if err != nil {
@@ -164,6 +174,7 @@ func (v *view) switchTo(w *worker) error {
 		}
 	}
 	dropVersion(b, v.id, h.Version)
+	b.DeletePrefix(besidePrefix(v.id, w.doc.Version))
 	b.Set(headKey(v.id), mustJSON(newHead))
 	b.Set(progressKey(v.id, w.doc.Version), mustJSON(next))
 	v.gate.Lock()

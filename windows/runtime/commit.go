@@ -74,8 +74,12 @@ func (w *worker) commitEpoch() error {
 			b.Discard()
 			return err
 		}
-		if w.serving {
-			err = w.writeEpoch(b, &Epoch{From: w.done.Position, To: next.Position, AsOf: next.AsOf, Fields: w.fields, Changes: c})
+		e := &Epoch{From: w.done.Position, To: next.Position, AsOf: next.AsOf, Fields: w.fields, Changes: c}
+		switch {
+		case w.serving:
+			err = w.writeEpoch(b, e)
+		case w.doc.isRebuild():
+			err = w.writeBeside(b, e)
 		}
 	}
 	if err == nil {
@@ -119,6 +123,9 @@ func (w *worker) commitEpoch() error {
 	}
 	w.done, w.in, w.poison = next, pending{}, nil
 	w.work.calm = true
+	if !w.serving && w.svc.beside != nil {
+		w.svc.beside(w, false)
+	}
 	w.wantClock(w.eng.HasOpen())
 	return nil
 }
@@ -177,6 +184,18 @@ func (w *worker) writeEpoch(b *kv.Batch, e *Epoch) error {
 	}
 	return w.follow(b, e)
 }
+
+// writeBeside keeps an epoch of a rebuild until the switch: it must be what the live version made.
+func (w *worker) writeBeside(b *kv.Batch, e *Epoch) error {
+	value, err := encodeEpoch(nil, e)
+	if err == nil {
+		b.Set(besideKey(w.v.id, w.doc.Version, e.To), value)
+	}
+	return err
+}
+
+// isRebuild reports whether what is built beside the served version has the same definition.
+func (d *stored) isRebuild() bool { return d.Serving != nil && d.Serving.ViewVersion == d.ViewVersion }
 
 // follow lets the follower write what follows from an epoch, with positions as users carry them.
 func (w *worker) follow(b *kv.Batch, e *Epoch) error {
@@ -283,6 +302,11 @@ func (v *view) keep(ctx context.Context, doc *stored) {
 			}
 		}
 		if err == nil {
+			return
+		}
+		if s.isOutgrown(err) {
+			v.trouble(err, false)
+			<-ctx.Done()
 			return
 		}
 		var f fatal

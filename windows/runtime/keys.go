@@ -32,6 +32,14 @@ func progressKey(id uint64, version uint32) []byte { return append(stateVersionK
 // crashesKey holds in how many crashes in a row an epoch of the version was in work: one byte.
 func crashesKey(id uint64, version uint32) []byte { return append(stateVersionKey(id, version), 2) }
 
+// besideKey holds a change that a rebuild makes beside the live ones, until the switch.
+func besideKey(id uint64, version uint32, p stream.Position) []byte {
+	k := binary.BigEndian.AppendUint64(besidePrefix(id, version), uint64(p.Sequence))
+	return binary.BigEndian.AppendUint32(k, uint32(p.Within))
+}
+
+func besidePrefix(id uint64, version uint32) []byte { return append(stateVersionKey(id, version), 3) }
+
 // engineKey is the prefix of the engine's own keys.
 func engineKey(id uint64, version uint32) []byte { return append(stateVersionKey(id, version), 1) }
 

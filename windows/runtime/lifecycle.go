@@ -33,6 +33,7 @@ func (s *Service) PutKind(ctx context.Context, kind catalog.Kind, name string, d
 	}
 	s.family.Lock()
 	defer s.family.Unlock()
+	defer s.judgeAnew()
 	doc, plan, err := s.bind(d)
 	if err != nil {
 		return Info{}, false, err
@@ -90,6 +91,7 @@ func (s *Service) bindAmong(d Definition, next map[string]*stored, bound []bound
 		if !ok {
 			return nil, nil, problem.New(422, "unknown_stream", "the stream %q was deleted meanwhile", src.Name)
 		}
+		rel, _ := cat.Relation(st.Name)
 		b := boundSource{
 			Name: st.Name, ID: st.ID, Columns: len(st.Schema.Fields), Pinned: src.Pinned,
 			MaxOutOfOrderness: st.Config.MaxOutOfOrderness.Micros(), IdleAdvance: *st.Config.IdleAdvance,
@@ -101,6 +103,7 @@ func (s *Service) bindAmong(d Definition, next map[string]*stored, bound []bound
 		if d.MaxOutOfOrderness != nil {
 			b.MaxOutOfOrderness = d.MaxOutOfOrderness.Micros()
 		}
+		b.bindTypes(rel.Fields, src.Cols)
 		if err := doc.options(&b, src); err != nil {
 			return nil, nil, err
 		}
@@ -227,9 +230,9 @@ func (v *view) edit(_ context.Context, doc *stored, plan *query.Plan, dryRun boo
 func (v *view) revise(old, doc *stored) *stored {
 	next := *old
 	switch {
-	case old.sameViews(doc) && old.Definition.equal(doc.Definition) && bytes.Equal(old.Extra, doc.Extra):
+	case old.sameViews(doc) && old.sameTypes(doc) && old.Definition.equal(doc.Definition) && bytes.Equal(old.Extra, doc.Extra):
 		return nil
-	case old.sameViews(doc) && old.Definition.sameRows(doc.Definition):
+	case old.sameViews(doc) && old.sameTypes(doc) && old.Definition.sameRows(doc.Definition):
 		next.Definition, next.Extra, next.Retention = doc.Definition, doc.Extra, doc.Retention
 	default:
 		next = *doc
@@ -297,6 +300,8 @@ var (
 	errEdited  = errors.New("the view is edited")
 	errPaused  = errors.New("the view is paused")
 	errDeleted = errors.New("the view is deleted")
+	// errHandOver ends the version that is served when what was built beside it takes its place.
+	errHandOver = errors.New("the view's next version takes over")
 )
 
 // save writes the view's document and makes it the present one. The caller holds ops.
@@ -332,6 +337,7 @@ func (s *Service) Delete(ctx context.Context, name string) error {
 func (s *Service) DeleteKind(ctx context.Context, kind catalog.Kind, name string) error {
 	s.family.Lock()
 	defer s.family.Unlock()
+	defer s.judgeAnew()
 	v, err := s.findKind(kind, name)
 	if err != nil {
 		return err

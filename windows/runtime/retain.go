@@ -96,11 +96,17 @@ func (w *worker) expireChanges(b *kv.Batch, next *progress) *head {
 		}
 	}
 	next.Marks = marks[max(gone, 0):]
-	if gone < 0 || !w.serving {
+	if gone < 0 {
 		return nil
 	}
 	h, _ := w.v.published()
 	to := marks[gone].Position
+	if !w.serving {
+		if w.doc.isRebuild() {
+			b.DeleteRange(besidePrefix(w.v.id, w.doc.Version), besideKey(w.v.id, w.doc.Version, stream.Position{Sequence: to.Sequence, Within: to.Within + 1}))
+		}
+		return nil
+	}
 	if !before(h.ChangesFrom, to) {
 		return nil
 	}

@@ -70,6 +70,9 @@ type Service struct {
 
 	// wrap is put around every engine; tests make engines fail with it.
 	wrap func(machine) machine
+	// beside is called when what is built beside a view has committed an epoch, and before the
+	// switch; tests look on, and crash, with it.
+	beside func(w *worker, switching bool)
 
 	attachments map[catalog.Kind]Attachment
 
@@ -80,12 +83,16 @@ type Service struct {
 	mu struct {
 		sync.Mutex
 		views map[string]*view
+		// refused are widenings of columns that a view could not follow.
+		refused map[string]struct{}
 		// run is the context of Run while it runs.
 		run    context.Context
 		ending bool
 	}
 	workers sync.WaitGroup
 	pumps   []*pump
+	// outgrown is told when a view has met an entry with a wider column than it is bound to.
+	outgrown chan struct{}
 }
 
 // Attachment adds something to every view of a kind. Attach comes before Run.
@@ -123,7 +130,7 @@ func (s *Service) Attach(kind catalog.Kind, a Attachment) { s.attachments[kind] 
 // Open reads the definitions of all views and alerts. Nothing runs before Run.
 func Open(o Options) (*Service, error) {
 	o = o.WithDefaults()
-	s := &Service{Options: o, kv: o.KV, log: o.Log, logger: o.Logger, attachments: map[catalog.Kind]Attachment{}}
+	s := &Service{Options: o, kv: o.KV, log: o.Log, logger: o.Logger, attachments: map[catalog.Kind]Attachment{}, outgrown: make(chan struct{}, 1)}
 	s.mu.views = map[string]*view{}
 	for _, kind := range kinds {
 		for _, e := range o.Catalog.List(kind) {
@@ -167,6 +174,7 @@ func (s *Service) Run(ctx context.Context) error {
 	for _, p := range s.pumps {
 		s.workers.Go(func() { p.run(ctx) })
 	}
+	s.workers.Go(func() { s.keepWiden(ctx) })
 	<-ctx.Done()
 	s.mu.Lock()
 	s.mu.ending = true
@@ -243,18 +251,6 @@ func (s *Service) inUse(id stream.ID) []string {
 	return names
 }
 
-// pinned reports whether a view depends on the type of a stream's column (R1).
-func (s *Service) pinned(id stream.ID, column int) bool {
-	for _, v := range s.list() {
-		for _, b := range v.sources() {
-			if b.ID == id && slices.Contains(b.Pinned, column) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // Relations is what FROM can name now: streams, views and alerts.
 func (s *Service) Relations() query.Catalog { return relations{svc: s} }
 
@@ -285,7 +281,7 @@ func (r relations) Relation(name string) (query.Relation, bool) {
 	}
 	fields := st.Schema.Fields
 	if i := slices.IndexFunc(r.bound, func(b boundSource) bool { return b.ID == st.ID }); i >= 0 {
-		fields = fields[:min(r.bound[i].Columns, len(fields))]
+		fields = r.bound[i].typed(fields)
 	}
 	return query.Relation{Name: st.Name, Kind: string(catalog.Stream), ID: st.ID, TimeField: st.Config.TimeField, Fields: fields}, true
 }

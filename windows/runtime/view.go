@@ -47,8 +47,10 @@ type boundSource struct {
 	Name string    `json:"name"`
 	ID   stream.ID `json:"id"`
 	// Columns is how many columns the stream had; Pinned are those that the view reads.
+	// Types are the types of the pinned ones that the view is bound to.
 	Columns           int            `json:"columns"`
 	Pinned            []int          `json:"pinned,omitempty"`
+	Types             []string       `json:"types,omitempty"`
 	MaxOutOfOrderness windows.Micros `json:"max_out_of_orderness_micros"`
 	IdleAdvance       bool           `json:"idle_advance"`
 	// Table: it gives no watermark, because it is read through tables alone (W6).
@@ -172,8 +174,11 @@ type view struct {
 		failed  string // why the view can't go on; empty: it can
 		trouble string // why it does not go on at the moment
 		edit    string // why an edit could not be built
-		gone    bool
-		streams []windows.StreamState
+		// handOver is how far what is built is: the version that is served reads up to there before it
+		// ends.
+		handOver stream.Sequence
+		gone     bool
+		streams  []windows.StreamState
 		// verified is how the last comparison with the batch answer ended; nil: there was none.
 		verified *Verified
 		explain  string
@@ -195,6 +200,7 @@ func (s *Service) load(e catalog.Entry) (*view, error) {
 		return nil, err
 	}
 	v := &view{svc: s, id: e.ID, name: e.Name, kind: e.Kind, created: e.Created, updated: e.Updated}
+	s.bindOldTypes(&doc)
 	v.mu.watch, v.mu.work = map[chan struct{}]struct{}{}, map[uint32]*workNote{}
 	h, err := getJSON[head](s.kv, headKey(v.id))
 	if errors.Is(err, kv.ErrNotFound) {

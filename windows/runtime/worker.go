@@ -42,6 +42,7 @@ type worker struct {
 	serving  bool
 	fields   []row.Field
 	names    map[stream.ID]string
+	types    []map[int]row.Type // that the columns are bound to, by source
 	follower Follower
 	logger   *slog.Logger
 	// compile makes a fresh engine; machines that panicked are thrown away.
@@ -73,7 +74,7 @@ type fatal struct{ error }
 func (v *view) newWorker(doc *stored, serving bool) (*worker, error) {
 	s := v.svc
 	w := &worker{
-		svc: s, v: v, doc: doc, serving: serving, names: doc.streamNames(), now: s.Now,
+		svc: s, v: v, doc: doc, serving: serving, names: doc.streamNames(), types: doc.boundTypes(), now: s.Now,
 		logger: s.logger.With("view", v.name),
 	}
 	w.work = v.workOf(doc.Version)
@@ -223,7 +224,7 @@ func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
 		}
 		if ok {
 			if err := w.take(e); err != nil {
-				return err
+				return w.halted(err)
 			}
 		} else {
 			w.drained(end)
@@ -276,6 +277,8 @@ const lastRead = 2 * time.Second
 // is not.
 func (w *worker) finish(ctx context.Context) error {
 	switch context.Cause(ctx) {
+	case errHandOver:
+		return w.readUpTo()
 	case errPaused, errEdited, errDeleted:
 		return w.commit()
 	}
@@ -286,7 +289,7 @@ func (w *worker) finish(ctx context.Context) error {
 			err = w.take(e)
 		}
 		if err != nil {
-			return err
+			return w.halted(err)
 		}
 		if !ok {
 			break
@@ -295,9 +298,46 @@ func (w *worker) finish(ctx context.Context) error {
 	return w.commit()
 }
 
+// readUpTo reads as far as what is built beside this version is, so that at the switch no change of
+// the log between the two is folded into the difference.
+func (w *worker) readUpTo() error {
+	w.v.mu.Lock()
+	upTo := w.v.mu.handOver
+	w.v.mu.Unlock()
+	for w.last < upTo {
+		e, ok, err := w.reader.Next()
+		if err == nil && ok {
+			err = w.take(e)
+		}
+		if err != nil {
+			return w.halted(err)
+		}
+		if !ok {
+			break
+		}
+		if commit, _ := w.pace.due(w.now(), w.in, false); commit {
+			if err := w.commit(); err != nil {
+				return err
+			}
+		}
+	}
+	return w.commit()
+}
+
+// halted commits what was taken before an entry that is too wide for this version.
+func (w *worker) halted(err error) error {
+	if w.svc.isOutgrown(err) {
+		err = errors.Join(err, w.commit())
+	}
+	return err
+}
+
 // take gives one entry to the engine. A panic throws the epoch away and runs it again, entry by
 // entry, up to this one (E2).
 func (w *worker) take(e stream.Entry) error {
+	if err := w.outgrows(e); err != nil {
+		return err
+	}
 	if err := w.noteWork(); err != nil {
 		return err
 	}

@@ -79,16 +79,21 @@ func (w *World) open() {
 	w.must(err)
 	w.Catalog, err = catalog.Open(w.KV)
 	w.must(err)
-	w.Log, err = pebblelog.Open(w.KV, pebblelog.Options{TimerPeriod: -1, Logger: quiet, Clock: w.Clock})
+	o := pebblelog.Options{TimerPeriod: -1, KeepPeriod: -1, Logger: quiet, Clock: w.Clock}
+	if w.Clock != nil { // retention goes by what passes, not by what a clock says
+		opened := w.Clock()
+		o.Monotonic = func() time.Duration { return w.Clock().Sub(opened) }
+	}
+	w.Log, err = pebblelog.Open(w.KV, o)
 	w.must(err)
 	w.Registry, err = stream.OpenRegistry(w.Catalog, w.Log)
 	w.must(err)
-	o := w.Options
-	o.KV, o.Log, o.Registry, o.Catalog, o.Logger = w.KV, w.Log, w.Registry, w.Catalog, quiet
-	if o.Parse == nil {
-		o.Parse = Parse
+	views := w.Options
+	views.KV, views.Log, views.Registry, views.Catalog, views.Logger = w.KV, w.Log, w.Registry, w.Catalog, quiet
+	if views.Parse == nil {
+		views.Parse = Parse
 	}
-	w.Views, err = runtime.Open(o)
+	w.Views, err = runtime.Open(views)
 	w.must(err)
 	w.Alerts = alert.New(w.Views, w.KV)
 	w.Acks = alert.NewAcks(w.KV, w.Log, w.Catalog)
@@ -97,10 +102,10 @@ func (w *World) open() {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop, w.ended = stop, make(chan struct{})
-	views, ended := w.Views, w.ended
+	service, ended := w.Views, w.ended
 	go func() {
 		defer close(ended)
-		_ = views.Run(ctx)
+		_ = service.Run(ctx)
 	}()
 }
 
