@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"tidemark/storage/row"
 	"tidemark/stream"
 	"tidemark/windows"
@@ -33,7 +31,12 @@ type aggregate struct {
 	groups  []group
 	marks   marks
 	keyCols *store
-	gone    []string
+	gone    []lost
+	cold    cold
+	// About the memory that groups take: of a slot, of each call's empty state, of all keys.
+	slotBytes int64
+	each      []int
+	keyBytes  int64
 	// given are the rows given out last; nil in the upsert form.
 	given *store
 	// sess, where the groups are those of sessions, has their bounds; bounds says which keys are
@@ -43,7 +46,10 @@ type aggregate struct {
 	// panes, where the windows are those of a hop that share them, keeps what is fed.
 	panes *panes
 
-	// Scratch memory.
+	// Scratch memory; linked and linkedTo say which entry the group that was loaded last has.
+	linked   bool
+	linkedTo string
+
 	keyBuf []byte
 	slots  []int32
 	subSel []int32
@@ -66,7 +72,7 @@ type group struct {
 func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, bounds []int8) (*aggregate, error) {
 	a := &aggregate{
 		e: e, id: id, keys: n.Keys, ties: n.Ties, then: n.Then, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(), bounds: bounds,
-		keyCols: newStore(n.Fields()[:len(n.Keys)]), marks: marks{e: e},
+		keyCols: newStore(n.Fields()[:len(n.Keys)]), marks: marks{e: e}, cold: newCold(e, spaceGroup, id),
 	}
 	a.table.keyOf = func(slot int32) string { return a.groups[slot].key }
 	for _, c := range n.Calls {
@@ -80,7 +86,9 @@ func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, bounds []
 				return nil, err
 			}
 		}
-		a.cols = append(a.cols, f.NewColumn())
+		empty := f.NewColumn()
+		empty.Grow(1)
+		a.cols, a.each = append(a.cols, f.NewColumn()), append(a.each, empty.Bytes())
 		a.ordered = a.ordered || f.Ordered
 	}
 	for _, f := range n.Fields() {
@@ -89,6 +97,7 @@ func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, bounds []
 	if !upsert {
 		a.given = newStore(n.Fields())
 	}
+	a.slotBytes = a.slotSize()
 	if len(n.Keys) == 0 { // N1
 		a.marks.touch(a.slot(nil, nil, 0))
 	}
@@ -178,7 +187,7 @@ func (a *aggregate) only(pass *row.Vector, sel, slots []int32) (rows, to []int32
 
 // slot finds or makes the group of a key; row i of c holds its columns.
 func (a *aggregate) slot(key []byte, c *chunk, i int) int32 {
-	slot, ok := a.table.get(key)
+	slot, ok := a.find(key)
 	if ok {
 		return slot
 	}
@@ -207,11 +216,13 @@ func (a *aggregate) newSlot(key string) int32 {
 	}
 	a.groups[slot] = group{key: key, entry: -1}
 	a.table.put(key, slot)
+	a.keyBytes += int64(len(key)) + stringBytes
 	return slot
 }
 
 // settle gives out the groups whose windows became final, and in a loose plan all.
 func (a *aggregate) settle(_, wm windows.Micros) {
+	a.fetchDue(wm)
 	if a.panes != nil {
 		a.panes.sweep(wm)
 	}
@@ -242,7 +253,9 @@ func (a *aggregate) pending() bool {
 	return a.marks.pending() || a.panes != nil && a.panes.pending()
 }
 
-func (a *aggregate) open() bool { return a.marks.open() || a.panes != nil && a.panes.open() }
+func (a *aggregate) open() bool {
+	return a.marks.open() || a.cold.open() || a.panes != nil && a.panes.open()
+}
 
 // give gives out the rows of groups, and lets go of those that are empty.
 func (a *aggregate) give(slots []int32) {
@@ -337,6 +350,7 @@ func (a *aggregate) differences(slots []int32, absent []bool, f *frame) {
 
 // forget drops the groups that are closed; their rows stay as they were given out (G3).
 func (a *aggregate) forget(wm windows.Micros) {
+	a.forgetCold(wm)
 	a.marks.closed(wm, a.drop)
 	if a.panes != nil {
 		a.panes.forget(wm)
@@ -376,24 +390,13 @@ func (a *aggregate) merge(dst, src int32) {
 func (a *aggregate) drop(slot int32) {
 	g := &a.groups[slot]
 	if g.key != "" { // else it became a part of another group
-		a.table.drop(g.key)
-		a.gone = append(a.gone, g.key)
+		a.gone = append(a.gone, lost{g.key, a.marks.at[slot].listed})
+		a.cold.drop(g.key)
 	}
 	if g.entry >= 0 {
 		a.e.emit.unlink(g.entry)
 	}
-	if a.sess != nil {
-		s := &a.sess.all[a.sessionOf(slot)]
-		s.slots = slices.DeleteFunc(s.slots, func(x int32) bool { return x == slot })
-	}
-	*g = group{entry: -1}
-	for _, col := range a.cols {
-		col.Reset(slot)
-	}
-	a.keyCols.clear(int(slot))
-	if a.given != nil {
-		a.given.clear(int(slot))
-	}
+	a.clear(slot)
 	a.marks.drop(slot)
 }
 

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"tidemark/storage/problem"
 	"tidemark/storage/row"
 	"tidemark/windows"
@@ -255,13 +257,14 @@ func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
 		return nil, err
 	}
 	if span != nil {
-		a.panes = newPanes(a, span, hop.bounds)
+		a.ties, a.panes = hop.ties, newPanes(a, span, hop.bounds)
 	}
 	b.ids++
 	if err := b.connect(n.In, a, false); err != nil {
 		return nil, err
 	}
 	if from != nil {
+		a.ties = from.ties
 		a.sess = b.sess[from.assign]
 		a.sess.agg = a
 	}
@@ -273,6 +276,9 @@ func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
 type windowGroups struct {
 	assign *query.Assign
 	bounds []int8 // for each key: 1 the window's start, 2 its end, 0 something else
+	// ties are the aggregate's without those that are bounds: in one window they are all equal, and
+	// a pane or a session that still grows does not know them. Nil where the aggregate has none.
+	ties []int
 }
 
 // groupsOf finds the session or hop function under an aggregate whose groups each lie in one
@@ -362,6 +368,9 @@ func (b *builder) groupsOf(n *query.Aggregate, kind windows.Kind) *windowGroups 
 		if !has[k] {
 			return nil
 		}
+	}
+	if n.Ties != nil {
+		out.ties = slices.DeleteFunc(append([]int{}, n.Ties...), func(c int) bool { return t.where[c] >= start })
 	}
 	for _, c := range n.Calls {
 		if !plain(t, c.Args) || c.Filter >= 0 && !plain(t, []int{c.Filter}) {

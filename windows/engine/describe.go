@@ -10,6 +10,8 @@ var stateKinds = map[byte]string{
 	spacePartition:  "rows of ordered partitions",
 	spaceFinal:      "rows that wait until they are final",
 	spaceRow:        "rows given out",
+	spaceIndex:      "index of groups and rows by time",
+	spaceFormat:     "format",
 	spaceTracker:    "watermarks",
 	spaceCounts:     "counts",
 }
@@ -22,7 +24,7 @@ func Describe(key []byte) (kind string, operator int) {
 		return "", -1
 	}
 	switch key[0] {
-	case spaceTracker, spaceCounts, spaceRow:
+	case spaceTracker, spaceCounts, spaceRow, spaceIndex, spaceFormat:
 		return stateKinds[key[0]], -1
 	}
 	if len(key) < 2 {

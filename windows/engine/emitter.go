@@ -32,8 +32,12 @@ type emitter struct {
 	touched []int32 // entries with a staged row, or a staged absence
 	time    timeline
 	changed []int32
-	gone    []string
+	gone    []lost
 	links   []link // while loading
+	cold    cold
+	// About the memory that entries take: of keys, and of rows as they were saved.
+	keyBytes, valueBytes int64
+	hand, stale          int // as in marks
 
 	changes *windows.Changes
 	keys    []byte // memory of the changes' keys
@@ -55,13 +59,16 @@ type entry struct {
 	staged   bool
 	opened   bool // was staged while its window was open
 	changed  bool
+	used     bool  // since the clock's hand passed it
+	size     int32 // of the saved value
+	listed   listing
 	evidence []stream.Place // the events of what is staged
 }
 
 func newEmitter(e *Engine) *emitter {
 	m := &emitter{
 		e: e, visible: e.plan.Visible, key: e.plan.Key, fields: e.plan.Columns, passThrough: e.plan.PassThrough,
-		cur: newStore(e.plan.Columns), stage: row.NewBatch(e.plan.Columns, 0),
+		cur: newStore(e.plan.Columns), stage: row.NewBatch(e.plan.Columns, 0), cold: newCold(e, spaceRow, 0),
 	}
 	m.table.keyOf = func(x int32) string { return m.entries[x].key }
 	m.begin()
@@ -103,7 +110,7 @@ func (m *emitter) feed(c *chunk, sel []int32) {
 		m.keyBuf = row.AppendRowKey(m.keyBuf[:0], &c.Batch, m.key, i)
 		if c.Weight(i) < 0 {
 			// The + of an update, if there is one, comes behind and replaces this.
-			if x, ok := m.table.get(m.keyBuf); ok && !m.replaced(x, c, i) {
+			if x, ok := m.find(m.keyBuf); ok && !m.replaced(x, c, i) {
 				m.put(x, nil, i, c.f)
 			}
 			continue
@@ -141,34 +148,41 @@ func (m *emitter) upsert(c *chunk) {
 			there = true
 			k++
 		}
-		g := &c.f.owner.groups[slot]
+		a := c.f.owner
+		x := a.groups[slot].entry
 		if !there {
-			if g.entry >= 0 {
-				m.put(g.entry, nil, n, c.f)
+			if x >= 0 {
+				m.put(x, nil, n, c.f)
 			}
 			continue
 		}
-		if g.entry < 0 || c.f.owner.sess != nil {
+		if x < 0 || a.sess != nil {
 			m.keyBuf = row.AppendRowKey(m.keyBuf[:0], &c.Batch, m.key, n)
 		}
-		if g.entry >= 0 && c.f.owner.sess != nil && m.entries[g.entry].key != string(m.keyBuf) {
-			m.withdraw(g.entry) // the session's bounds changed, and so the row key
-			g.entry = -1
+		if x >= 0 && a.sess != nil && m.entries[x].key != string(m.keyBuf) {
+			m.withdraw(x) // the session's bounds changed, and so the row key
+			x = -1
 		}
-		if g.entry < 0 {
-			g.entry = m.entry(m.keyBuf)
-			m.entries[g.entry].owner, m.entries[g.entry].slot = c.f.owner, slot
+		if x < 0 {
+			x = m.entry(m.keyBuf)
+			a.groups[slot].entry = x
+			m.entries[x].owner, m.entries[x].slot = a, slot
+			a.marks.toSave(slot) // with its entry
 		}
-		m.entries[g.entry].time = m.timeOf(c.f, n)
-		m.put(g.entry, c.Cols, n, c.f)
+		m.entries[x].time = m.timeOf(c.f, n)
+		m.put(x, c.Cols, n, c.f)
 	}
 }
 
 // entry finds or makes the entry of a key.
 func (m *emitter) entry(key []byte) int32 {
-	if x, ok := m.table.get(key); ok {
+	if x, ok := m.find(key); ok {
 		return x
 	}
+	return m.newEntry(key)
+}
+
+func (m *emitter) newEntry(key []byte) int32 {
 	var x int32
 	if n := len(m.free); n > 0 {
 		x = m.free[n-1]
@@ -180,6 +194,7 @@ func (m *emitter) entry(key []byte) int32 {
 	en := &m.entries[x]
 	*en = entry{key: string(key), live: true, finalAt: windows.Never, time: windows.NoTime, changed: en.changed}
 	m.table.put(en.key, x)
+	m.keyBytes += int64(len(key))
 	return x
 }
 
@@ -194,6 +209,7 @@ func (m *emitter) put(x int32, cols []*row.Vector, i int, f *frame) {
 		en.finalAt = at
 		m.time.add(at, x, m.e.wm)
 	}
+	en.used = true
 	if !en.staged {
 		en.staged = true
 		m.touched = append(m.touched, x)
@@ -239,6 +255,7 @@ func (m *emitter) settle(start, wm windows.Micros) {
 			m.unstage(x)
 		}
 	}
+	m.fetchDue(wm)
 	m.time.eachDue(wm, func(at windows.Micros, xs []int32) {
 		for _, x := range xs {
 			en := m.fresh(x, wm)
@@ -430,38 +447,33 @@ func (m *emitter) compact() {
 
 // forget drops the keys whose windows are closed. Their rows stay given out.
 func (m *emitter) forget(wm windows.Micros) {
+	m.forgetCold(wm)
 	m.time.eachClosed(wm, m.e.cfg.AllowedLateness, func(at windows.Micros, xs []int32) {
 		for _, x := range xs {
-			en := &m.entries[x]
-			if !en.live || en.finalAt != at {
-				continue
+			if en := &m.entries[x]; en.live && en.finalAt == at {
+				m.close(x)
 			}
-			if en.there && en.status == windows.Provisional { // withdrawn before it was final
-				m.hide(x)
-			}
-			m.drop(x)
 		}
 	})
 }
 
 func (m *emitter) drop(x int32) {
 	en := &m.entries[x]
-	m.table.drop(en.key)
-	m.gone = append(m.gone, en.key)
+	m.gone = append(m.gone, lost{en.key, en.listed})
+	m.cold.drop(en.key)
 	if en.owner != nil {
 		en.owner.groups[en.slot].entry = -1
+		en.owner.marks.toSave(en.slot)
 	}
 	if en.staged {
 		m.touched = slices.DeleteFunc(m.touched, func(y int32) bool { return y == x })
 	}
-	*en = entry{changed: en.changed}
-	m.cur.clear(int(x))
-	m.free = append(m.free, x)
+	m.clear(x)
 }
 
 func (m *emitter) pending() bool { return len(m.touched) > 0 }
 
-func (m *emitter) open() bool { return len(m.time.due) > 0 }
+func (m *emitter) open() bool { return len(m.time.due) > 0 || m.cold.open() }
 
 // change adds one change of the key x: row i of cols.
 func (m *emitter) change(x int32, op int8, cols []*row.Vector, i int, s windows.Status, revision int32) {

@@ -59,6 +59,12 @@ type Engine struct {
 	skip     map[stream.ID]map[stream.Place]struct{}
 	out      *Output
 
+	// store has what the engine need not keep in memory; nil: it keeps everything. broken is why it
+	// could not be read.
+	store          Store
+	broken         error
+	spilled, reads int64
+
 	// The operators. ops are those with state, in the order in which they are flushed.
 	scans    []*scan
 	windows  []window

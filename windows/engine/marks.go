@@ -13,6 +13,8 @@ type marks struct {
 	late    []int32 // slots that changed after they were final
 	changed []int32 // slots to be saved
 	order   []int32 // scratch: the slots that are given out now
+	hand    int     // of the clock that finds what was not used for long
+	stale   int     // slots on the timeline whose entries have left
 }
 
 type mark struct {
@@ -22,6 +24,8 @@ type mark struct {
 	late    bool // in late
 	final   bool // its window is final
 	changed bool // in changed
+	used    bool // since the clock's hand passed it; see evict
+	listed  listing
 }
 
 // take gives a free slot, a new one where there is none; grown says so.
@@ -73,6 +77,7 @@ func (m *marks) move(slot int32, at windows.Micros) {
 // touch notes that a slot changed.
 func (m *marks) touch(slot int32) {
 	k := &m.at[slot]
+	k.used = true
 	if !k.dirty {
 		k.dirty = true
 		m.dirty = append(m.dirty, slot)
@@ -205,6 +210,26 @@ func (m *marks) loaded() {
 		}
 	}
 	m.changed = m.changed[:0]
+}
+
+// arrived puts a slot that was loaded alone where it belongs at the present watermark.
+func (m *marks) arrived(slot int32) {
+	k := &m.at[slot]
+	m.time.add(k.finalAt, slot, m.e.wm)
+	k.final, k.used = k.finalAt <= m.e.wm, true
+}
+
+// leave makes the slot of an entry free that goes on in the store.
+func (m *marks) leave(slot int32) {
+	m.drop(slot)
+	if m.stale++; m.stale > 1024 && m.stale > len(m.at)-len(m.free) {
+		m.stale, m.time = 0, timeline{}
+		for i := range m.at {
+			if k := &m.at[i]; k.live && k.finalAt != windows.AtOnce {
+				m.time.add(k.finalAt, int32(i), m.e.wm)
+			}
+		}
+	}
 }
 
 func (m *marks) pending() bool {

@@ -478,7 +478,7 @@ func (p *panes) fill(w int64, g int32) {
 		return
 	}
 	p.windowKey(w, group.key, g)
-	slot, ok := a.table.get(p.keyBuf)
+	slot, ok := a.find(p.keyBuf)
 	if !ok {
 		slot = a.newSlot(string(p.keyBuf))
 		own := 0

@@ -65,7 +65,8 @@ func (a *aggregate) mergeSession(slot, x int32) {
 	into, ok := a.table.get(key)
 	if !ok { // x has no such group yet: this becomes it
 		a.table.drop(g.key)
-		a.gone = append(a.gone, g.key)
+		a.gone = append(a.gone, lost{key: g.key})
+		a.keyBytes += int64(len(key) - len(g.key))
 		g.key = string(key)
 		a.table.put(g.key, slot)
 		s := &a.sess.all[x]
@@ -88,7 +89,8 @@ func (a *aggregate) mergeSession(slot, x int32) {
 	}
 	if g.given { // its row is withdrawn behind it, at the end of this step
 		a.table.drop(g.key)
-		a.gone = append(a.gone, g.key)
+		a.gone = append(a.gone, lost{key: g.key})
+		a.keyBytes -= int64(len(g.key)) + stringBytes
 		g.key, g.rows = "", 0
 		a.marks.touch(slot)
 		return

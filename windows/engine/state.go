@@ -25,6 +25,8 @@ import (
 //	p id key        a partition of the operator with this number
 //	f id row        a row that waits until it is final, or was given on since it is
 //	r rowkey        an entry of the emitter
+//	i space id …    the index of groups and of the emitter's entries by finalAt; see cold
+//	v               the format; see header
 //
 // Values begin with the number of their format. Integers are varints; a watermark is 8 bytes, big
 // endian; columns are written with row.AppendKey one after the other; a length comes before bytes
@@ -40,6 +42,8 @@ const (
 	spaceFinal      = 'f'
 	spacePane       = 'h'
 	spaceRow        = 'r'
+	spaceIndex      = 'i'
+	spaceFormat     = 'v'
 )
 
 const stateFormat = 1
@@ -82,6 +86,9 @@ func (e *Engine) Take(all bool) *Output {
 		op.save(w)
 	}
 	e.emit.save(w)
+	if e.store != nil {
+		e.saveHeader(w)
+	}
 	out.Writes = w.list
 	return out
 }
@@ -105,6 +112,7 @@ func (e *Engine) Load(key, value []byte) error {
 		}
 	case spaceRow:
 		err = e.emit.load(key[1:], value)
+	case spaceIndex, spaceFormat:
 	default:
 		err = errState
 	}
@@ -194,20 +202,24 @@ func (c *Counts) decode(src []byte) error {
 }
 
 // A group: format, flags (1 changed since it was last given out, 2 a row is given out behind it,
-// 4 its rows are counted by finalAt, 8 evidence), how many rows are in it, finalAt, the state of each
+// 4 its rows are counted by finalAt, 8 evidence, 16 an entry of the emitter has its row, 32 that one
+// has another key), how many rows are in it, finalAt, the state of each
 // call, with flag 2 the row, with 4 the number of counts and for each finalAt and count, with 8 the
-// places.
+// places, with 32 the entry's key.
 func (a *aggregate) save(w *writes) {
 	if a.panes != nil {
 		a.panes.save(w)
 	}
-	for _, key := range a.gone {
-		w.drop(a.stateKey(key))
-	}
+	a.cold.unlist(w, a.gone, a.stateKey)
 	a.gone = a.gone[:0]
 	a.marks.save(func(slot int32) {
 		g, k := &a.groups[slot], &a.marks.at[slot]
-		dst := []byte{stateFormat, bit(k.dirty) | bit(g.given)<<1 | bit(g.ends != nil)<<2 | bit(g.evidence != nil)<<3}
+		linked, entry := g.entry >= 0, ""
+		if linked {
+			entry = a.e.emit.entries[g.entry].key
+		}
+		other := linked && entry != g.key
+		dst := []byte{stateFormat, bit(k.dirty) | bit(g.given)<<1 | bit(g.ends != nil)<<2 | bit(g.evidence != nil)<<3 | bit(linked)<<4 | bit(other)<<5}
 		dst = binary.AppendVarint(dst, g.rows)
 		dst = binary.BigEndian.AppendUint64(dst, uint64(k.finalAt))
 		for _, col := range a.cols {
@@ -224,7 +236,13 @@ func (a *aggregate) save(w *writes) {
 		if g.evidence != nil {
 			dst = appendPlaces(dst, g.evidence)
 		}
+		if other {
+			dst = append(dst, entry...)
+		}
 		w.set(a.stateKey(g.key), dst)
+		if a.spills() {
+			k.listed = a.cold.list(w, k.listed, k.finalAt, g.key)
+		}
 	})
 }
 
@@ -291,6 +309,14 @@ func (a *aggregate) load(key, value []byte) error {
 	if flags&8 != 0 {
 		g.evidence = r.places()
 	}
+	a.linked, a.linkedTo = flags&16 != 0, g.key
+	if flags&32 != 0 {
+		a.linkedTo = string(r.src)
+		r.src = nil
+	}
+	if finalAt := a.marks.at[slot].finalAt; a.spills() {
+		a.marks.at[slot].listed = listing{at: finalAt, in: finalAt != windows.Never}
+	}
 	return r.end()
 }
 
@@ -306,9 +332,7 @@ func (a *aggregate) loaded() error {
 // known, 32 the group's key is the row key, 64 evidence), status, revision, finalAt, time, with 1 the row, with 4
 // the staged row, with 64 the places, with 16 the number of the aggregate and, without 32, the group's key.
 func (m *emitter) save(w *writes) {
-	for _, key := range m.gone {
-		w.drop(m.stateKey(key))
-	}
+	m.cold.unlist(w, m.gone, m.stateKey)
 	m.gone = m.gone[:0]
 	for _, x := range m.touched { // what is staged is state too
 		if en := &m.entries[x]; en.staged && !en.changed {
@@ -351,6 +375,14 @@ func (m *emitter) save(w *writes) {
 			}
 		}
 		w.set(m.stateKey(en.key), dst)
+		m.sized(x, len(dst))
+		if m.e.store != nil {
+			at := en.finalAt
+			if en.owner != nil { // its group is in the index
+				at = windows.Never
+			}
+			en.listed = m.cold.list(w, en.listed, at, en.key)
+		}
 	}
 	m.changed = m.changed[:0]
 }
@@ -358,7 +390,11 @@ func (m *emitter) save(w *writes) {
 func (m *emitter) stateKey(key string) []byte { return append([]byte{spaceRow}, key...) }
 
 func (m *emitter) load(key, value []byte) error {
-	x := m.entry(key)
+	x, ok := m.table.get(key)
+	if !ok {
+		x = m.newEntry(key)
+	}
+	m.sized(x, len(value))
 	en := &m.entries[x]
 	r := reader{src: value}
 	r.format()
@@ -390,6 +426,8 @@ func (m *emitter) load(key, value []byte) error {
 		}
 		r.src = nil
 		m.links = append(m.links, link{x, id, strings.Clone(group)})
+	} else if m.e.store != nil {
+		en.listed = listing{at: en.finalAt, in: en.finalAt != windows.Never}
 	}
 	return r.end()
 }

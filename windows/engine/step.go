@@ -18,7 +18,7 @@ func (e *Engine) Step(entry stream.Entry) error {
 		e.batch(entry.Batch)
 	}
 	e.finish()
-	return nil
+	return e.broken
 }
 
 // batch takes the events of one partition.

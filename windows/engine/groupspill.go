@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"slices"
+	"unsafe"
+
+	"tidemark/storage/row"
+	"tidemark/windows"
+)
+
+// Here is how groups leave the memory and come back. Where the emitter has a group's row in an entry
+// (upsert), the two go together:
+//
+//	K3  An entry that has the row of a group is in memory when the group is, and only then.
+
+// spills reports whether groups may leave the memory. Those of sessions hold each other by number;
+// the one group of a view without keys is always at work.
+func (a *aggregate) spills() bool {
+	return a.e.store != nil && len(a.keys) > 0 && len(a.e.sessions) == 0
+}
+
+func (a *aggregate) colds() *cold { return &a.cold }
+
+func (a *aggregate) resident() int64 { return int64(a.table.used) }
+
+// find finds the group of a key, in memory or in the store.
+func (a *aggregate) find(key []byte) (int32, bool) {
+	slot, ok := a.table.get(key)
+	if ok || a.cold.count == 0 {
+		return slot, ok
+	}
+	return a.fetch(string(key))
+}
+
+// fetch brings a group back that is not in memory, with its entry.
+func (a *aggregate) fetch(key string) (int32, bool) {
+	v := a.cold.read(a.stateKey(key), []byte(key))
+	if v == nil {
+		return -1, false
+	}
+	if err := a.load([]byte(key), v); err != nil {
+		a.e.breaks(err)
+		return -1, false
+	}
+	slot, _ := a.table.get([]byte(key))
+	a.cold.came()
+	a.marks.arrived(slot)
+	if a.linked {
+		if x, ok := a.e.emit.find([]byte(a.linkedTo)); ok {
+			a.groups[slot].entry = x
+			a.e.emit.entries[x].owner, a.e.emit.entries[x].slot = a, slot
+		}
+	}
+	return slot, true
+}
+
+// fetchDue brings the groups back that become final as the watermark goes to wm, and the entries
+// whose rows do.
+func (a *aggregate) fetchDue(wm windows.Micros) {
+	if a.given != nil && !a.e.cfg.EmitFinal {
+		return // they were given out as they are, and nobody behind waits for that
+	}
+	for _, key := range a.cold.dueAt(wm) {
+		a.find(key)
+	}
+}
+
+// forgetCold drops closed groups that are not in memory.
+func (a *aggregate) forgetCold(wm windows.Micros) {
+	for _, key := range a.cold.closedAt(wm, a.e.cfg.AllowedLateness) {
+		if _, here := a.table.get(key); here {
+			continue
+		}
+		slot, ok := a.fetch(string(key))
+		if !ok {
+			continue
+		}
+		x := a.groups[slot].entry
+		a.drop(slot)
+		if x >= 0 {
+			a.e.emit.close(x)
+		}
+	}
+}
+
+const (
+	groupBytes = int64(unsafe.Sizeof(group{})+unsafe.Sizeof(mark{})) + 24 // and its share of table and timeline
+	// stringBytes is what memory a string takes beside its bytes.
+	stringBytes = 16
+)
+
+// memory is about what the groups take; slots that are free count nothing, they are used again.
+func (a *aggregate) memory() int64 {
+	free := len(a.marks.free)
+	live := int64(len(a.groups) - free)
+	n := live*a.slotBytes + 2*a.keyBytes
+	for i, col := range a.cols {
+		n += int64(col.Bytes() - free*a.each[i])
+	}
+	return n
+}
+
+// slotSize is about what a group takes beside its key and states.
+func (a *aggregate) slotSize() int64 {
+	n := groupBytes
+	width := func(fields []row.Field) {
+		for _, f := range fields {
+			switch f.Type.Class() {
+			case row.StringClass, row.Int128Class:
+				n += 16
+			default:
+				n += 8
+			}
+		}
+	}
+	width(a.fields[:len(a.keys)])
+	if a.given != nil {
+		width(a.fields)
+	}
+	return n
+}
+
+// evictable reports whether a group, and the entry with its row, are in the store as they are here.
+func (a *aggregate) evictable(slot int32) bool {
+	g, k := &a.groups[slot], &a.marks.at[slot]
+	switch {
+	case !k.live || g.key == "" || k.changed || k.late || k.dirty && !a.e.cfg.EmitFinal:
+		return false
+	case k.finalAt == windows.AtOnce || k.listed != (listing{at: k.finalAt, in: k.finalAt != windows.Never}):
+		return false
+	case g.entry < 0:
+		return true
+	}
+	en := &a.e.emit.entries[g.entry]
+	return !en.staged && !en.changed && en.finalAt == k.finalAt
+}
+
+// evict follows the hand of a clock over the groups: one that was used since it came by last gets
+// another round.
+func (a *aggregate) evict(excess int64) (freed int64) {
+	if !a.spills() {
+		return 0
+	}
+	m := &a.marks
+	before := a.memory() + a.e.emit.memory()
+	for steps := 2 * len(m.at); steps > 0 && freed < excess; steps-- {
+		if m.hand++; m.hand >= len(m.at) {
+			m.hand = 0
+		}
+		slot := int32(m.hand)
+		if k := &m.at[slot]; k.used {
+			k.used = false
+			continue
+		}
+		if !a.evictable(slot) {
+			continue
+		}
+		at := m.at[slot].finalAt
+		if x := a.groups[slot].entry; x >= 0 {
+			a.e.emit.evictOne(x)
+		}
+		a.clear(slot)
+		m.leave(slot)
+		now := a.memory() + a.e.emit.memory()
+		a.cold.left(at, before-freed-now)
+		freed = before - now
+	}
+	return freed
+}
+
+// clear empties a slot, whose key is no longer found.
+func (a *aggregate) clear(slot int32) {
+	g := &a.groups[slot]
+	if g.key != "" { // else it became a part of another group
+		a.table.drop(g.key)
+		a.keyBytes -= int64(len(g.key)) + stringBytes
+	}
+	if a.sess != nil {
+		s := &a.sess.all[a.sessionOf(slot)]
+		s.slots = slices.DeleteFunc(s.slots, func(x int32) bool { return x == slot })
+	}
+	*g = group{entry: -1}
+	for _, col := range a.cols {
+		col.Reset(slot)
+	}
+	a.keyCols.clear(int(slot))
+	if a.given != nil {
+		a.given.clear(int(slot))
+	}
+}
