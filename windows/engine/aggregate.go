@@ -64,6 +64,8 @@ type group struct {
 	rows  int64 // how many rows are in the group
 	entry int32 // the emitter's entry; −1: none
 	given bool  // a row of it is given out (differences only)
+	// givenAt is the finalAt that was given out with it: what lies behind counts by that.
+	givenAt windows.Micros
 	// ends counts the rows by finalAt, where rows can be withdrawn from a window that stays.
 	ends     map[windows.Micros]int64
 	evidence []stream.Place
@@ -332,13 +334,15 @@ func (a *aggregate) differences(slots []int32, absent []bool, f *frame) {
 	d := newDifferences(a.fields, 2*len(slots))
 	for n, slot := range slots {
 		g := &a.groups[slot]
-		if g.given && !absent[n] && sameRow(a.given.cols, int(slot), a.result.Cols, nil, n) {
+		at := f.final(n)
+		if g.given && !absent[n] && g.givenAt == at && sameRow(a.given.cols, int(slot), a.result.Cols, nil, n) {
 			continue
 		}
 		if g.given {
 			d.add(a.given.cols, int(slot), -1, f, n)
+			d.f.finalAt[d.Len-1] = g.givenAt
 		}
-		g.given = !absent[n]
+		g.given, g.givenAt = !absent[n], at
 		if g.given {
 			d.add(a.result.Cols, n, 1, f, n)
 			a.given.set(int(slot), a.result.Cols, nil, n)

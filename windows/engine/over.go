@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"tidemark/storage/row"
+	"tidemark/windows"
 	"tidemark/windows/agg"
 	"tidemark/windows/query"
 )
@@ -61,17 +62,17 @@ func (o *over) giveRows(slots []int32) {
 	}
 	d := newDifferences(o.n.Fields(), 0)
 	n := len(o.in.Cols)
-	emit := func(r int32, weight int64, slot int32, values []*row.Vector, i int) {
-		o.rows.emit(d, r, weight, o.marks.at[slot].finalAt)
+	emit := func(r int32, weight int64, at windows.Micros, values []*row.Vector, i int) {
+		o.rows.emit(d, r, weight, at)
 		for c, v := range values {
 			d.Cols[n+c].AppendFrom(v, i)
 		}
 	}
 	for _, slot := range slots {
-		p := &o.parts[slot]
+		p, at := &o.parts[slot], o.marks.at[slot].finalAt
 		for _, r := range p.given {
 			if x := &o.rows.at[r]; !x.in {
-				emit(r, -1, slot, o.rows.out.cols, int(r))
+				emit(r, -1, p.givenAt, o.rows.out.cols, int(r))
 				o.rows.free(r)
 			}
 		}
@@ -79,21 +80,22 @@ func (o *over) giveRows(slots []int32) {
 		o.compute(p.rows)
 		for i, r := range p.rows {
 			x := &o.rows.at[r]
-			if x.number > 0 && !o.failed[i] && sameRow(o.rows.out.cols, int(r), o.values.Cols, nil, i) {
+			if x.number > 0 && !o.failed[i] && p.givenAt == at && sameRow(o.rows.out.cols, int(r), o.values.Cols, nil, i) {
 				p.given = append(p.given, r)
 				continue
 			}
 			if x.number > 0 {
-				emit(r, -1, slot, o.rows.out.cols, int(r))
+				emit(r, -1, p.givenAt, o.rows.out.cols, int(r))
 			}
 			if x.number = 0; o.failed[i] {
 				continue
 			}
 			x.number = 1
-			emit(r, 1, slot, o.values.Cols, i)
+			emit(r, 1, at, o.values.Cols, i)
 			o.rows.out.set(int(r), o.values.Cols, nil, i)
 			p.given = append(p.given, r)
 		}
+		p.givenAt = at
 		o.marks.toSave(slot)
 	}
 	d.send(o.outs)

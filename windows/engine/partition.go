@@ -41,7 +41,9 @@ type part struct {
 	key   string
 	rows  []int32 // in order
 	given []int32 // the rows given out; some may have left the partition since
-	ends  map[windows.Micros]int64
+	// givenAt is the finalAt that was given out with them: what lies behind counts by that.
+	givenAt windows.Micros
+	ends    map[windows.Micros]int64
 }
 
 func newPartitions(e *Engine, id byte, in []row.Field) partitions {
@@ -167,8 +169,8 @@ func (o *partitions) drop(slot int32) {
 	o.marks.drop(slot)
 }
 
-// A partition: format, flags (1 changed since it was last given out, 2 rows counted by finalAt),
-// finalAt, with 2 the counts, the number of rows, and each row as sorted writes it: those in the
+// A partition: format, flags (1 changed since it was last given out, 2 rows counted by finalAt, 4 its
+// rows were given out with another finalAt), finalAt, with 4 that other, with 2 the counts, the number of rows, and each row as sorted writes it: those in the
 // partition in order, then those that were given out and have left it.
 func (o *partitions) save(w *writes) {
 	for _, key := range o.gone {
@@ -177,8 +179,12 @@ func (o *partitions) save(w *writes) {
 	o.gone = o.gone[:0]
 	o.marks.save(func(slot int32) {
 		p, k := &o.parts[slot], &o.marks.at[slot]
-		dst := []byte{stateFormat, bit(k.dirty) | bit(p.ends != nil)<<1}
+		earlier := len(p.given) > 0 && p.givenAt != k.finalAt
+		dst := []byte{stateFormat, bit(k.dirty) | bit(p.ends != nil)<<1 | bit(earlier)<<2}
 		dst = binary.BigEndian.AppendUint64(dst, uint64(k.finalAt))
+		if earlier {
+			dst = binary.BigEndian.AppendUint64(dst, uint64(p.givenAt))
+		}
 		if p.ends != nil {
 			dst = appendEnds(dst, p.ends)
 		}
@@ -203,6 +209,10 @@ func (o *partitions) load(key, value []byte) error {
 	r.format()
 	flags := r.byte()
 	o.marks.restore(slot, r.watermark(), flags&1 != 0)
+	p.givenAt = o.marks.at[slot].finalAt
+	if flags&4 != 0 {
+		p.givenAt = r.watermark()
+	}
 	if flags&2 != 0 {
 		p.ends = r.ends()
 	}

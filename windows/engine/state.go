@@ -203,9 +203,9 @@ func (c *Counts) decode(src []byte) error {
 
 // A group: format, flags (1 changed since it was last given out, 2 a row is given out behind it,
 // 4 its rows are counted by finalAt, 8 evidence, 16 an entry of the emitter has its row, 32 that one
-// has another key), how many rows are in it, finalAt, the state of each
-// call, with flag 2 the row, with 4 the number of counts and for each finalAt and count, with 8 the
-// places, with 32 the entry's key.
+// has another key, 64 the row behind it was given out with another finalAt), how many rows are in it,
+// finalAt, the state of each call, with flag 2 the row, with 64 its finalAt, with 4 the number of
+// counts and for each finalAt and count, with 8 the places, with 32 the entry's key.
 func (a *aggregate) save(w *writes) {
 	if a.panes != nil {
 		a.panes.save(w)
@@ -219,7 +219,8 @@ func (a *aggregate) save(w *writes) {
 			entry = a.e.emit.entries[g.entry].key
 		}
 		other := linked && entry != g.key
-		dst := []byte{stateFormat, bit(k.dirty) | bit(g.given)<<1 | bit(g.ends != nil)<<2 | bit(g.evidence != nil)<<3 | bit(linked)<<4 | bit(other)<<5}
+		earlier := g.given && g.givenAt != k.finalAt
+		dst := []byte{stateFormat, bit(k.dirty) | bit(g.given)<<1 | bit(g.ends != nil)<<2 | bit(g.evidence != nil)<<3 | bit(linked)<<4 | bit(other)<<5 | bit(earlier)<<6}
 		dst = binary.AppendVarint(dst, g.rows)
 		dst = binary.BigEndian.AppendUint64(dst, uint64(k.finalAt))
 		for _, col := range a.cols {
@@ -229,6 +230,9 @@ func (a *aggregate) save(w *writes) {
 			for _, v := range a.given.cols {
 				dst = row.AppendKey(dst, v, int(slot))
 			}
+		}
+		if earlier {
+			dst = binary.BigEndian.AppendUint64(dst, uint64(g.givenAt))
 		}
 		if g.ends != nil {
 			dst = appendEnds(dst, g.ends)
@@ -302,6 +306,10 @@ func (a *aggregate) load(key, value []byte) error {
 			return errState
 		}
 		r.values(a.given, int(slot))
+		g.givenAt = a.marks.at[slot].finalAt
+	}
+	if flags&64 != 0 {
+		g.givenAt = r.watermark()
 	}
 	if flags&4 != 0 {
 		g.ends = r.ends()

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"tidemark/windows"
 	"tidemark/windows/query"
 )
 
@@ -39,22 +40,22 @@ func (o *topN) giveTop(slots []int32) {
 		return
 	}
 	d := newDifferences(o.n.Fields(), 0)
-	emit := func(r int32, weight int64, slot int32) {
-		o.rows.emit(d, r, weight, o.marks.at[slot].finalAt)
+	emit := func(r int32, weight int64, at windows.Micros) {
+		o.rows.emit(d, r, weight, at)
 		if o.n.Numbered {
 			d.Cols[len(o.rows.store.cols)].AppendInt64(o.rows.at[r].number)
 		}
 	}
 	for _, slot := range slots {
-		p := &o.parts[slot]
+		p, at := &o.parts[slot], o.marks.at[slot].finalAt
 		slices.SortFunc(p.given, func(a, b int32) int { return int(o.rows.at[a].number - o.rows.at[b].number) })
 		top := p.rows[:min(int64(len(p.rows)), o.n.Limit)]
 		for i, r := range top {
 			o.rows.at[r].next = int64(i + 1)
 		}
 		for _, r := range p.given {
-			if x := &o.rows.at[r]; x.next == 0 || o.n.Numbered && x.next != x.number {
-				emit(r, -1, slot)
+			if x := &o.rows.at[r]; x.next == 0 || o.n.Numbered && x.next != x.number || p.givenAt != at {
+				emit(r, -1, p.givenAt)
 				x.number = 0
 			}
 		}
@@ -67,11 +68,11 @@ func (o *topN) giveTop(slots []int32) {
 			x := &o.rows.at[r]
 			if x.number == 0 {
 				x.number = x.next
-				emit(r, 1, slot)
+				emit(r, 1, at)
 			}
 			x.number, x.next = x.next, 0
 		}
-		p.given = append(p.given[:0], top...)
+		p.given, p.givenAt = append(p.given[:0], top...), at
 		o.marks.toSave(slot)
 	}
 	d.send(o.outs)
