@@ -21,6 +21,7 @@ type Expr struct {
 	args   []*Expr
 	kernel kernel
 	lazy   lazy
+	junction junction
 	// nullable: the kernel sees rows with null arguments too; else NULL in gives NULL out.
 	nullable bool
 
@@ -153,27 +154,78 @@ func (e *Expr) Renumber(to func(column int) int) *Expr {
 	return c
 }
 
-// Replaced returns e with parts of it replaced by what pick gives for them, from the outside in; a
-// part for which it gives nil stays, and its own parts are asked about. Only parts that are computed
-// for every row are: of CASE, AND, OR and coalesce the first alone.
-func (e *Expr) Replaced(pick func(part *Expr) *Expr) *Expr {
-	if r := pick(e); r != nil {
-		return r
+// Replaced returns e with the parts that whole is true of replaced by what by gives for them, from
+// the outside in; columns and constants stay. Only parts that are computed for every row are: of
+// CASE and coalesce the first alone. AND and OR promise no order: operands that are replaced as a
+// whole come first and as one, and what is replaced inside the others is computed where those
+// don't decide.
+func (e *Expr) Replaced(whole func(part *Expr) bool, by func(part *Expr) *Expr) *Expr {
+	return e.replaced(whole, by, nil)
+}
+
+func (e *Expr) replaced(whole func(*Expr) bool, by func(*Expr) *Expr, when *Expr) *Expr {
+	switch {
+	case e.IsConst() || e.form == formColumn:
+		return e
+	case whole(e):
+		return by(e.onlyWhere(when))
 	}
 	c := e.Clone()
-	for i, a := range e.args {
-		if i == 0 || e.form == formCall {
-			c.args[i] = a.Replaced(pick)
+	if e.junction == 0 {
+		for i, a := range e.args {
+			if i == 0 || e.form == formCall {
+				c.args[i] = a.replaced(whole, by, when)
+			}
+		}
+		return c
+	}
+	var first, rest []*Expr
+	for _, a := range e.args {
+		if whole(a) {
+			first = append(first, a)
+		} else {
+			rest = append(rest, a)
 		}
 	}
+	c.args = c.args[:0]
+	if len(first) > 0 {
+		one := first[0]
+		if len(first) > 1 {
+			one = mustJoin(e.junction, first)
+		}
+		c.args = append(c.args, one.replaced(whole, by, when))
+		when = both(when, one.undecided(e.junction))
+	}
+	for _, a := range rest {
+		c.args = append(c.args, a.replaced(whole, by, when))
+	}
 	return c
+}
+
+// onlyWhere is e where a condition holds, else NULL; nil: everywhere.
+func (e *Expr) onlyWhere(when *Expr) *Expr {
+	if when == nil {
+		return e
+	}
+	c, err := Case([]*Expr{when.Clone()}, []*Expr{e.Clone()}, nil)
+	if err != nil {
+		panic(err) // one branch has one type
+	}
+	return c
+}
+
+func both(a, b *Expr) *Expr {
+	if a == nil {
+		return b
+	}
+	return mustJoin(junctionAnd, []*Expr{a, b})
 }
 
 // Clone returns a copy with scratch memory of its own.
 func (e *Expr) Clone() *Expr {
 	c := &Expr{
 		Type: e.Type, Text: e.Text, form: e.form, column: e.column, value: e.value,
-		kernel: e.kernel, lazy: e.lazy, nullable: e.nullable,
+		kernel: e.kernel, lazy: e.lazy, nullable: e.nullable, junction: e.junction,
 	}
 	c.args = make([]*Expr, len(e.args))
 	for i, a := range e.args {

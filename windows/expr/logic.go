@@ -9,13 +9,50 @@ import (
 
 // And is the conjunction in three-valued logic, from left to right: what stands behind a false
 // one is not computed.
-func And(args ...*Expr) (*Expr, error) { return junction("AND", 0, args) }
+func And(args ...*Expr) (*Expr, error) { return join(junctionAnd, args) }
 
 // Or is the disjunction: what stands behind a true one is not computed.
-func Or(args ...*Expr) (*Expr, error) { return junction("OR", 1, args) }
+func Or(args ...*Expr) (*Expr, error) { return join(junctionOr, args) }
 
-// junction is AND when decisive is 0, and OR when it is 1: that value decides.
-func junction(name string, decisive int64, args []*Expr) (*Expr, error) {
+// junction says that an expression is AND or OR.
+type junction uint8
+
+const (
+	junctionAnd junction = iota + 1
+	junctionOr
+)
+
+func (j junction) String() string { return [...]string{"", "AND", "OR"}[j] }
+
+// undecided is true where an operand does not decide the junction: NULL does not.
+func (e *Expr) undecided(j junction) *Expr {
+	open := e.Clone()
+	if j == junctionOr {
+		not, err := Not(open)
+		if err != nil {
+			panic(err) // it has been an operand
+		}
+		open = not
+	}
+	return mustJoin(junctionOr, []*Expr{open, IsNull(e.Clone())})
+}
+
+// mustJoin joins truths.
+func mustJoin(j junction, args []*Expr) *Expr {
+	copies := make([]*Expr, len(args))
+	for i, a := range args {
+		copies[i] = a.Clone()
+	}
+	e, err := join(j, copies)
+	if err != nil {
+		panic(err) // they have been operands
+	}
+	return e
+}
+
+// join is AND or OR: a false or a true operand decides.
+func join(j junction, args []*Expr) (*Expr, error) {
+	decisive := int64(j - junctionAnd)
 	cast, err := castAll(args, tBool)
 	if err != nil {
 		return nil, err
@@ -24,7 +61,7 @@ func junction(name string, decisive int64, args []*Expr) (*Expr, error) {
 	for i, a := range args {
 		parts[i] = operand(a)
 	}
-	return newLazy(tBool, strings.Join(parts, " "+name+" "), func(e *Expr, in *row.Batch, sel []int32, errs *Errors) {
+	e := newLazy(tBool, strings.Join(parts, " "+j.String()+" "), func(e *Expr, in *row.Batch, sel []int32, errs *Errors) {
 		open := sel
 		if open == nil {
 			open = identity(in.Len)
@@ -65,7 +102,11 @@ func junction(name string, decisive int64, args []*Expr) (*Expr, error) {
 				}
 			}
 		}
-	}, cast...), nil
+	}, cast...)
+	if !e.IsConst() {
+		e.junction = j
+	}
+	return e, nil
 }
 
 // Not negates; NULL stays NULL.

@@ -150,14 +150,11 @@ const carriedColumn = 1 << 28
 // that fails takes no place among the others: an event is outside the view, a group is left out
 // until it computes again (E1).
 func (x *beneath) carry(e *expr.Expr) *expr.Expr {
-	return e.Replaced(func(part *expr.Expr) *expr.Expr {
+	alone := func(part *expr.Expr) bool {
 		reads := part.Reads()
-		switch {
-		case part.IsConst() || part.ColumnNumber() >= 0:
-			return part
-		case len(reads) > 0 && reads[len(reads)-1] >= numberColumn:
-			return nil
-		}
+		return len(reads) == 0 || reads[len(reads)-1] < numberColumn
+	}
+	return e.Replaced(alone, func(part *expr.Expr) *expr.Expr {
 		at := -1 - x.add(part, part.Text)
 		return expr.Column(carriedColumn+at, row.Field{Name: x.names[at], Type: part.Type})
 	})
