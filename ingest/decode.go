@@ -97,6 +97,7 @@ type decoder struct {
 	news     bool
 	fresh    map[string]struct{} // names without a slot
 	wide     []int
+	values   []stream.Value
 	one      row.Vector // a value on its way
 	scratch  []byte
 }
@@ -125,6 +126,9 @@ func (d *decoder) begin(n, size int, lim limits) {
 		Partitions: make([]stream.Partition, 0, n),
 		RawData:    make([]byte, 0, size),
 		RawEnds:    make([]uint32, 0, n),
+		// Events are mostly like the one before.
+		Values:      make([]stream.Value, 0, n*max(4, len(d.values))),
+		ValueCounts: make([]int32, 0, n),
 	}
 	if l.hasID {
 		d.out.events.IDs = make([]stream.EventID, 0, n)
@@ -224,7 +228,8 @@ func (d *decoder) object(b []byte, i int) (end int, f *fault) {
 	}
 	d.stamp++
 	d.hasTime, d.hasKey, d.id, d.news, d.timeText = false, false, nil, false, nil
-	d.wide = d.wide[:0]
+	d.wide, d.values = d.wide[:0], d.values[:0]
+	began := i
 	if len(d.fresh) > 0 {
 		clear(d.fresh)
 	}
@@ -259,6 +264,7 @@ func (d *decoder) object(b []byte, i int) (end int, f *fault) {
 		if i = skipSpace(b, i); i >= len(b) {
 			return 0, errSyntax
 		}
+		value := stream.Value{From: uint32(i - began), Column: -1}
 		if n < 0 {
 			i, f = d.unknown(b, i, shared(name))
 		} else {
@@ -267,11 +273,14 @@ func (d *decoder) object(b []byte, i int) (end int, f *fault) {
 				return 0, &fault{code: codeDuplicateKey, reason: fmt.Sprintf("%s: the column is given twice", s.name)}
 			}
 			d.seen[n] = d.stamp
+			value.Column = int32(s.column)
 			i, f = d.field(b, i, s)
 		}
 		if f != nil {
 			return 0, f
 		}
+		value.To = uint32(i - began)
+		d.values = append(d.values, value)
 		if i = skipSpace(b, i); i >= len(b) {
 			return 0, errSyntax
 		}
@@ -602,6 +611,8 @@ func (d *decoder) take(raw []byte, index int) *fault {
 	}
 	e.RawData = append(e.RawData, raw...)
 	e.RawEnds = append(e.RawEnds, uint32(len(e.RawData)))
+	e.Values = append(e.Values, d.values...)
+	e.ValueCounts = append(e.ValueCounts, int32(len(d.values)))
 	out.index = append(out.index, int32(index))
 	if d.news {
 		out.news = append(out.news, news{index, raw, false})

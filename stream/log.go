@@ -116,12 +116,23 @@ type Events struct {
 	IDs     []EventID
 	RawData []byte
 	RawEnds []uint32
+	// Values say where the values of the payloads' members stand, event by event, and ValueCounts
+	// how many there are of each event: a log need not keep twice what a column has. Nil: not known.
+	Values      []Value
+	ValueCounts []int32
 	// DeadLetters are kept in the same commit. Number and FirstSeen are filled in by the log.
 	DeadLetters []DeadLetter
 	// Idempotency, when not nil, keeps the answer under its key in the same commit.
 	Idempotency *Idempotency
 	// NoSync lets Append return before the fsync.
 	NoSync bool
+}
+
+// Value is where the value of a member stands in a payload, from its beginning. The values of an
+// event follow each other and do not overlap; what lies between them is names and punctuation.
+type Value struct {
+	From, To uint32
+	Column   int32 // the number of the column that was read from it; −1: none
 }
 
 // AtAppend in Events.Times stands for the append time, which only the log knows: the log puts it

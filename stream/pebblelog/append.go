@@ -32,6 +32,14 @@ func checkShape(r *stream.Events) error {
 	n := r.Len()
 	bad := len(r.Partitions) != n || len(r.RawEnds) != n || r.IDs != nil && len(r.IDs) != n || r.Keys != nil && r.Keys.Len() != n ||
 		n > 0 && int(r.RawEnds[n-1]) != len(r.RawData)
+	if r.Values != nil {
+		values := 0
+		for _, n := range r.ValueCounts {
+			values += int(n)
+			bad = bad || n < 0
+		}
+		bad = bad || len(r.ValueCounts) != n || values != len(r.Values)
+	}
 	for _, v := range r.Columns {
 		bad = bad || v != nil && v.Len() != n
 	}
@@ -43,7 +51,7 @@ func checkShape(r *stream.Events) error {
 
 // sizeOf is about how much memory a request holds.
 func sizeOf(r *stream.Events) int {
-	n := 256 + len(r.RawData) + r.Len()*(32+8*len(r.Columns))
+	n := 256 + len(r.RawData) + r.Len()*(32+8*len(r.Columns)) + 12*len(r.Values)
 	for i := range r.DeadLetters {
 		n += 256 + len(r.DeadLetters[i].Raw)
 	}

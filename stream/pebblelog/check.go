@@ -124,7 +124,7 @@ func (c *checker) partition(s *streamState, p stream.Partition) {
 		}
 		if b, err := c.l.codec.decodeBatch(key, value); err != nil {
 			at(base, err)
-		} else if _, _, err := c.l.codec.decodePayloads(h.payloads, b.Len); err != nil {
+		} else if _, err := c.l.codec.decodePayloads(h.payloads, h.version, b.Len, b.Columns, false); err != nil {
 			at(base, err)
 		}
 		c.done.Events += int64(h.batch.Len)

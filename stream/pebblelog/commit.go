@@ -258,9 +258,9 @@ func (q *sequencer) finishPart(c *commit, at partOf, pt *part) {
 		Stream: at.stream, Partition: at.partition, Base: pt.base, Sequence: c.end, AppendTime: c.at,
 		MaxSkew: s.settings.MaxSkew.Microseconds(), Len: pt.rows,
 	}
-	raw, ends := pt.gather(&b)
+	pt.gather(&b)
 	key := batchKey(at.stream, at.partition, pt.base)
-	value := q.l.codec.encodeBatch(key, &b, raw, ends)
+	value := q.l.codec.encodeBatch(key, &b, pt.payloads)
 	c.kv.Set(key, value)
 	pointer := indexKey(at.stream, c.end)
 	c.kv.Set(pointer, encodePointer(pointer, &b))
@@ -277,21 +277,26 @@ func (q *sequencer) finishPart(c *commit, at partOf, pt *part) {
 	}
 	s.quiet[at.partition], s.silent = c.mono, c.mono
 	c.partition(s, at.partition)
-	batch := stream.NewBatch(b, raw, ends)
-	c.entries = append(c.entries, tailEntry{stream.Entry{Batch: batch}, sizeOfBatch(batch, len(raw))})
+	batch, size := q.l.codec.encoded(&b)
+	c.entries = append(c.entries, tailEntry{stream.Entry{Batch: batch}, size})
 }
 
 // gather copies the events of a part into the batch's own memory: requests are their senders'
 // again when they are answered, the batch stays in the tail.
-func (pt *part) gather(b *stream.Batch) (raw []byte, ends []uint32) {
-	columns, size := 0, 0
+func (pt *part) gather(b *stream.Batch) {
+	columns := 0
 	for _, seg := range pt.segs {
 		columns = max(columns, len(seg.req.Columns))
-		for _, i := range seg.sel {
-			size += len(rawOf(seg.req, i))
+	}
+	for number := range columns {
+		v := pt.column(func(r *stream.Events) *row.Vector { return columnOf(r, number) })
+		if v != nil {
+			if b.Columns == nil {
+				b.Columns = make([]*row.Vector, columns)
+			}
+			b.Columns[number] = v
 		}
 	}
-	raw, ends = make([]byte, 0, size), make([]uint32, 0, pt.rows)
 	b.Times = make([]stream.Micros, 0, pt.rows)
 	for _, seg := range pt.segs {
 		for _, i := range seg.sel {
@@ -300,31 +305,70 @@ func (pt *part) gather(b *stream.Batch) (raw []byte, ends []uint32) {
 				t = b.AppendTime
 			}
 			b.Times = append(b.Times, t)
-			raw = append(raw, rawOf(seg.req, i)...)
-			ends = append(ends, uint32(len(raw)))
 		}
 	}
-	if b.Keys = pt.column(func(r *stream.Events) *row.Vector { return r.Keys }); b.Keys == nil {
+	if number := timesIn(b); number >= 0 {
+		b.Times = b.Columns[number].I64
+	}
+	if number := pt.keysIn(b); number >= 0 {
+		b.Keys = b.Columns[number]
+	} else if b.Keys = pt.column(func(r *stream.Events) *row.Vector { return r.Keys }); b.Keys == nil {
 		b.Keys = row.NewVector(row.Scalar(row.Varchar), pt.rows)
 		for range pt.rows {
 			b.Keys.AppendNull()
 		}
 	}
-	for number := range columns {
-		v := pt.column(func(r *stream.Events) *row.Vector {
-			if number < len(r.Columns) {
-				return r.Columns[number]
-			}
-			return nil
-		})
-		if v != nil {
-			if b.Columns == nil {
-				b.Columns = make([]*row.Vector, columns)
-			}
-			b.Columns[number] = v
+}
+
+func columnOf(r *stream.Events, number int) *row.Vector {
+	if number < len(r.Columns) {
+		return r.Columns[number]
+	}
+	return nil
+}
+
+// keysIn is the number of a VARCHAR column that has the keys; −1 when none has.
+func (pt *part) keysIn(b *stream.Batch) int {
+	for number, v := range b.Columns {
+		if v != nil && v.Type.Kind == row.Varchar && pt.hasKeys(number) {
+			return number
 		}
 	}
-	return raw, ends
+	return -1
+}
+
+func (pt *part) hasKeys(number int) bool {
+	for _, seg := range pt.segs {
+		v, keys := columnOf(seg.req, number), seg.req.Keys
+		if v == nil || keys == nil {
+			return false
+		}
+		for _, i := range seg.sel {
+			if null := keys.IsNull(int(i)); v.IsNull(int(i)) != null || !null && v.Str[i] != keys.Str[i] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// payloads gives out the payloads of the part with their values, in order.
+func (pt *part) payloads(yield func(raw []byte, values []stream.Value) bool) {
+	for _, seg := range pt.segs {
+		r, next, rest := seg.req, int32(0), seg.req.Values
+		for _, i := range seg.sel {
+			var values []stream.Value
+			if r.Values != nil {
+				for ; next < i; next++ {
+					rest = rest[r.ValueCounts[next]:]
+				}
+				values = rest[:r.ValueCounts[i]]
+			}
+			if !yield(rawOf(r, i), values) {
+				return
+			}
+		}
+	}
 }
 
 func rawOf(r *stream.Events, i int32) []byte {

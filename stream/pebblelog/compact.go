@@ -384,13 +384,9 @@ func (p *pass) replace(b *stream.Batch, stay []int32, key []byte, size int64) {
 		Stream: b.Stream, Partition: b.Partition, Base: b.Base, Sequence: b.Sequence, AppendTime: b.AppendTime, MaxSkew: b.MaxSkew,
 		Len: len(stay), Span: b.End() - b.Base, Removed: b.Removed, Offsets: make([]stream.Offset, 0, len(stay)),
 	}
-	var raw []byte
-	var ends []uint32
 	for _, i := range stay {
 		out.Offsets = append(out.Offsets, b.Offset(int(i)))
 		out.Times = append(out.Times, b.Times[i])
-		raw = append(raw, b.Raw(int(i))...)
-		ends = append(ends, uint32(len(raw)))
 	}
 	out.Keys = row.NewVector(b.Keys.Type, len(stay))
 	out.Keys.AppendSelected(b.Keys, stay)
@@ -403,10 +399,43 @@ func (p *pass) replace(b *stream.Batch, stay []int32, key []byte, size int64) {
 		w.AppendSelected(v, stay)
 		out.Columns = append(out.Columns, w)
 	}
-	value := p.codec.encodeBatch(key, &out, raw, ends)
+	values := p.values(b, key)
+	value := slices.Clone(p.codec.encodeBatch(key, &out, func(yield func([]byte, []stream.Value) bool) {
+		for _, i := range stay {
+			var mine []stream.Value
+			if values != nil {
+				mine = values[i]
+			}
+			if !yield(b.Raw(int(i)), mine) {
+				return
+			}
+		}
+	}))
 	p.out.set = append(p.out.set, [2][]byte{key, value})
 	p.out.bytes[b.Partition] += int64(len(value)) - size
 	p.out.size += len(value)
+}
+
+// values are where the values of a stored batch's payloads stand; nil when it does not tell: then the
+// payloads are kept whole.
+func (p *pass) values(b *stream.Batch, key []byte) [][]stream.Value {
+	stored, err := p.l.kv.Get(key)
+	if err != nil {
+		return nil
+	}
+	h, err := decodeHeader(key, stored)
+	if err != nil {
+		return nil
+	}
+	all, err := p.codec.decodePayloads(h.payloads, h.version, b.Len, b.Columns, true)
+	if err != nil || all.values == nil {
+		return nil
+	}
+	out := make([][]stream.Value, 0, b.Len)
+	for _, values := range all.each {
+		out = append(out, values)
+	}
+	return out
 }
 
 // flush commits what has gathered.

@@ -31,7 +31,7 @@
 // # Formats
 //
 // Each is numbered, frozen, and described beside the code that writes it: batches and index records
-// in format.go, states of streams and partitions in state.go, ids and kept answers in dedupe.go and
+// in format.go, payloads in payload.go, states of streams and partitions in state.go, ids and kept answers in dedupe.go and
 // remember.go, dead letters in deadletter.go; the keys of all in keys.go.
 //
 // Open starts the two goroutines, Close ends them after all requests that wait.

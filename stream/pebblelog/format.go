@@ -4,7 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"iter"
 	"math"
+	"slices"
+	"strconv"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -13,22 +16,31 @@ import (
 	"tidemark/stream"
 )
 
-// A batch, version 1, frozen:
+// A batch, version 2, frozen:
 //
-//	version 1 · CRC-32C(4) of the key and all that follows · flags(2) · header · columns · raw
+//	version 2 · CRC-32C(4) of the key and all that follows · flags(2) · header · columns · raw
 //	header   uvarint events, sequence; zigzag append time, least and greatest event time; uvarint
 //	         max_skew; and for each section its codec (1 byte), uvarint length decoded and stored
-//	columns  uvarint number of columns, the number of each; then row.EncodeBatch of the event
-//	         times, the keys, and these columns
-//	raw      uvarint length of each payload; all payloads
+//	columns  uvarint number of columns, the number of each; uvarint number + 1 of the column that has
+//	         the event times, and of the one that has the keys, or 0; then row.EncodeBatch of the
+//	         event times and the keys where no column has them, and these columns
+//	raw      the payloads without what the columns give back: see payload.go
 //
 // Codecs: 0 as it is, 1 zstd. Flags that a reader does not know are refused, not skipped: bit 0 is
 // kept for sealed fields, bit 1 for a schema version in the header; neither is written yet. Bit 2:
 // compaction has removed events; then behind max_skew stand uvarint offsets that the batch stands
 // for and zigzag largest counted time that was removed, and columns begins with the offset of each
-// event, as uvarint, less the one before (the first: less the base offset).
+// event, as uvarint, less the one before (the first: less the base offset). Keys that a column has
+// are its values: a VARCHAR's as they are, an integer's in digits.
+//
+// Version 1, which is read and no longer written, differs in its sections:
+//
+//	columns  uvarint number of columns, the number of each; then row.EncodeBatch of the event
+//	         times, the keys, and these columns
+//	raw      uvarint length of each payload; all payloads
 const (
-	batchVersion = 1
+	batchVersion = 2
+	oldestBatch  = 1
 	flagSealed   = 1 << 0
 	flagSchema   = 1 << 1
 	flagCompact  = 1 << 2
@@ -53,11 +65,15 @@ func checksum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Update(0, castagnoli, key), castagnoli, value)
 }
 
-// codec compresses and decompresses sections. The decoder may be used by many goroutines, the
-// encoder by one.
+// codec writes and reads batches. Many goroutines may read with it, one may write.
 type codec struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
+
+	// memory of the one that writes
+	plain, packed [2][]byte
+	shaper        shaper
+	out           []byte
 }
 
 func newCodec() (*codec, error) {
@@ -70,7 +86,7 @@ func newCodec() (*codec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &codec{enc, dec}, nil
+	return &codec{enc: enc, dec: dec}, nil
 }
 
 func (c *codec) close() {
@@ -85,10 +101,12 @@ type section struct {
 	stored []byte
 }
 
-func (c *codec) pack(plain []byte) section {
+// pack compresses a section into memory that is used again.
+func (c *codec) pack(plain []byte, into *[]byte) section {
 	if len(plain) >= leastToCompress {
-		if packed := c.enc.EncodeAll(plain, make([]byte, 0, len(plain)/2)); len(packed) < len(plain) {
-			return section{codecZstd, len(plain), packed}
+		*into = c.enc.EncodeAll(plain, (*into)[:0])
+		if len(*into) < len(plain) {
+			return section{codecZstd, len(plain), *into}
 		}
 	}
 	return section{codecPlain, len(plain), plain}
@@ -108,10 +126,10 @@ func (c *codec) unpack(s section) ([]byte, error) {
 	return out, nil
 }
 
-// encodeBatch returns the stored form of a batch with its payloads.
-func (c *codec) encodeBatch(key []byte, b *stream.Batch, raw []byte, ends []uint32) []byte {
-	cols := row.Batch{Len: b.Len, Cols: []*row.Vector{{Type: row.Scalar(row.Timestamp), I64: b.Times}, b.Keys}}
-	plain := make([]byte, 0, 64+16*b.Len*(2+len(b.Columns)))
+// encodeBatch returns the stored form of a batch with its payloads, in memory that the next call uses
+// again.
+func (c *codec) encodeBatch(key []byte, b *stream.Batch, all iter.Seq2[[]byte, []stream.Value]) []byte {
+	plain := c.plain[0][:0]
 	flags, before := uint16(0), b.Base
 	if b.Offsets != nil {
 		flags = flagCompact
@@ -119,6 +137,14 @@ func (c *codec) encodeBatch(key []byte, b *stream.Batch, raw []byte, ends []uint
 	for _, o := range b.Offsets {
 		plain = binary.AppendUvarint(plain, uint64(o-before))
 		before = o
+	}
+	cols := row.Batch{Len: b.Len, Cols: make([]*row.Vector, 0, 2+len(b.Columns))}
+	times, keys := timesIn(b), keysIn(b)
+	if times < 0 {
+		cols.Cols = append(cols.Cols, &row.Vector{Type: row.Scalar(row.Timestamp), I64: b.Times})
+	}
+	if keys < 0 {
+		cols.Cols = append(cols.Cols, b.Keys)
 	}
 	numbers := 0
 	for _, v := range b.Columns {
@@ -133,22 +159,18 @@ func (c *codec) encodeBatch(key []byte, b *stream.Batch, raw []byte, ends []uint
 			cols.Cols = append(cols.Cols, v)
 		}
 	}
-	columns := c.pack(row.EncodeBatch(plain, nil, &cols))
-
-	plain = make([]byte, 0, len(raw)+3*len(ends))
-	from := uint32(0)
-	for _, end := range ends {
-		plain = binary.AppendUvarint(plain, uint64(end-from))
-		from = end
-	}
-	payloads := c.pack(append(plain, raw...))
+	plain = binary.AppendUvarint(plain, uint64(times+1))
+	plain = binary.AppendUvarint(plain, uint64(keys+1))
+	c.plain[0] = row.EncodeBatch(plain, nil, &cols)
+	columns := c.pack(c.plain[0], &c.packed[0])
+	c.plain[1] = c.shaper.take(c.plain[1][:0], all, b.Columns)
+	payloads := c.pack(c.plain[1], &c.packed[1])
 
 	least, greatest := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, t := range b.Times {
 		least, greatest = min(least, t), max(greatest, t)
 	}
-	out := make([]byte, 0, 64+len(columns.stored)+len(payloads.stored))
-	out = append(out, batchVersion, 0, 0, 0, 0)
+	out := append(c.out[:0], batchVersion, 0, 0, 0, 0)
 	out = binary.BigEndian.AppendUint16(out, flags)
 	out = binary.AppendUvarint(out, uint64(b.Len))
 	out = binary.AppendUvarint(out, uint64(b.Sequence))
@@ -166,7 +188,86 @@ func (c *codec) encodeBatch(key []byte, b *stream.Batch, raw []byte, ends []uint
 	}
 	out = append(append(out, columns.stored...), payloads.stored...)
 	binary.BigEndian.PutUint32(out[1:], checksum(key, out[5:]))
+	c.out = out
 	return out
+}
+
+// encoded is the batch that encodeBatch was called with last, as readers get it: its payloads are put
+// together when somebody asks for one. size is about how much memory it may hold then.
+func (c *codec) encoded(b *stream.Batch) (batch *stream.Batch, size int) {
+	section, n, columns := slices.Clone(c.plain[1]), b.Len, b.Columns
+	batch = stream.NewLazyBatch(*b, func() ([]byte, []uint32, error) {
+		p, err := readPayloads(section, n, columns, false)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p.raw, p.ends, nil
+	})
+	return batch, sizeOfBatch(batch, c.shaper.size+len(section))
+}
+
+// timesIn is the number of a column that has the event times; −1 when none has.
+func timesIn(b *stream.Batch) int {
+	for number, v := range b.Columns {
+		if v != nil && v.Type.Kind == row.Timestamp && !v.Nulls.Any() && slices.Equal(v.I64, b.Times) {
+			return number
+		}
+	}
+	return -1
+}
+
+// keysIn is the number of a column that has the keys; −1 when none has.
+func keysIn(b *stream.Batch) int {
+	for number, v := range b.Columns {
+		if v != nil && hasKeys(v, b.Keys) {
+			return number
+		}
+	}
+	return -1
+}
+
+func hasKeys(v, keys *row.Vector) bool {
+	switch v.Type.Kind {
+	case row.Varchar:
+		if v == keys {
+			return true
+		}
+	case row.TinyInt, row.SmallInt, row.Integer, row.BigInt:
+	default:
+		return false
+	}
+	for i, key := range keys.Str {
+		null := keys.IsNull(i)
+		switch {
+		case v.IsNull(i) != null:
+			return false
+		case null:
+		case v.Str != nil && v.Str[i] != key:
+			return false
+		case v.Str == nil && !isInteger([]byte(key), v.I64[i]):
+			return false
+		}
+	}
+	return true
+}
+
+// keysOf are the keys of a batch whose column has them.
+func keysOf(v *row.Vector) (*row.Vector, bool) {
+	switch v.Type.Kind {
+	case row.Varchar:
+		return v, true
+	case row.TinyInt, row.SmallInt, row.Integer, row.BigInt:
+		keys := row.NewVector(row.Scalar(row.Varchar), v.Len())
+		for i, x := range v.I64 {
+			if v.IsNull(i) {
+				keys.AppendNull()
+			} else {
+				keys.AppendString(strconv.FormatInt(x, 10))
+			}
+		}
+		return keys, true
+	}
+	return nil, false
 }
 
 // batchHeader is a batch before its sections are decoded.
@@ -176,6 +277,7 @@ type batchHeader struct {
 	columns, payloads section
 	sum               uint32        // the checksum
 	span              stream.Offset // how many offsets the batch stands for
+	version           byte
 	compacted         bool
 }
 
@@ -185,8 +287,8 @@ func decodeHeader(key, value []byte) (batchHeader, error) {
 	if len(value) < 7 {
 		return h, errDamaged
 	}
-	if value[0] != batchVersion {
-		return h, fmt.Errorf("batch of version %d: this program knows version %d: start the program that wrote it, or a newer one", value[0], batchVersion)
+	if h.version = value[0]; h.version < oldestBatch || h.version > batchVersion {
+		return h, fmt.Errorf("batch of version %d: this program knows versions %d to %d: start the program that wrote it, or a newer one", h.version, oldestBatch, batchVersion)
 	}
 	if binary.BigEndian.Uint32(value[1:]) != checksum(key, value[5:]) {
 		return h, errDamaged
@@ -251,6 +353,10 @@ func (c *codec) decodeBatch(key, value []byte) (*stream.Batch, error) {
 	for i := range numbers {
 		numbers[i] = d.length(stream.MaxColumns)
 	}
+	times, keys := -1, -1
+	if h.version > 1 {
+		times, keys = d.length(stream.MaxColumns+1)-1, d.length(stream.MaxColumns+1)-1
+	}
 	if d.failed {
 		return nil, errDamaged
 	}
@@ -258,27 +364,79 @@ func (c *codec) decodeBatch(key, value []byte) (*stream.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cols.Len != h.batch.Len || len(cols.Cols) != 2+len(numbers) || cols.Cols[0].Type.Class() != row.Int64Class {
+	if !h.place(cols, numbers, times, keys) {
 		return nil, errDamaged
 	}
-	h.batch.Times, h.batch.Keys = cols.Cols[0].I64, cols.Cols[1]
+	section, columns := h.payloads, h.batch.Columns
+	n, version := h.batch.Len, h.version
+	return stream.NewLazyBatch(h.batch, func() ([]byte, []uint32, error) {
+		p, err := c.decodePayloads(section, version, n, columns, false)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p.raw, p.ends, nil
+	}), nil
+}
+
+// place puts decoded columns where they belong; false when they don't fit the header.
+func (h *batchHeader) place(cols *row.Batch, numbers []int, times, keys int) bool {
+	rest := cols.Cols
+	next := func() *row.Vector {
+		if len(rest) == 0 {
+			return nil
+		}
+		v := rest[0]
+		rest = rest[1:]
+		return v
+	}
+	var own, ownKeys *row.Vector
+	if times < 0 {
+		own = next()
+	}
+	if keys < 0 {
+		ownKeys = next()
+	}
+	if cols.Len != h.batch.Len || len(rest) != len(numbers) {
+		return false
+	}
 	if len(numbers) > 0 {
 		h.batch.Columns = make([]*row.Vector, numbers[len(numbers)-1]+1)
 	}
 	for i, number := range numbers {
 		if number >= len(h.batch.Columns) {
-			return nil, errDamaged
+			return false
 		}
-		h.batch.Columns[number] = cols.Cols[2+i]
+		h.batch.Columns[number] = rest[i]
 	}
-	n, payloads := h.batch.Len, h.payloads
-	return stream.NewLazyBatch(h.batch, func() ([]byte, []uint32, error) { return c.decodePayloads(payloads, n) }), nil
+	column := func(number int) *row.Vector {
+		if number < len(h.batch.Columns) {
+			return h.batch.Columns[number]
+		}
+		return nil
+	}
+	if times >= 0 {
+		own = column(times)
+	}
+	if keys >= 0 {
+		if v := column(keys); v != nil {
+			ownKeys, _ = keysOf(v)
+		}
+	}
+	if own == nil || own.Type.Class() != row.Int64Class || ownKeys == nil {
+		return false
+	}
+	h.batch.Times, h.batch.Keys = own.I64, ownKeys
+	return true
 }
 
-func (c *codec) decodePayloads(s section, n int) ([]byte, []uint32, error) {
+// decodePayloads decodes the raw section of a batch.
+func (c *codec) decodePayloads(s section, version byte, n int, columns []*row.Vector, values bool) (*payloads, error) {
 	plain, err := c.unpack(s)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	if version > 1 {
+		return readPayloads(plain, n, columns, values)
 	}
 	d := reader{rest: plain}
 	ends, end := make([]uint32, n), 0
@@ -287,9 +445,9 @@ func (c *codec) decodePayloads(s section, n int) ([]byte, []uint32, error) {
 		ends[i] = uint32(end)
 	}
 	if d.failed || end != len(d.rest) {
-		return nil, nil, errDamaged
+		return nil, errDamaged
 	}
-	return d.rest, ends, nil
+	return &payloads{raw: d.rest, ends: ends}, nil
 }
 
 // An index record, version 1, frozen:

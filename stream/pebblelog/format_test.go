@@ -45,7 +45,7 @@ func TestBatchReadsBackAsWritten(t *testing.T) {
 	for _, n := range []int{1, 3, 500} {
 		b, raw, ends := sampleBatch(n)
 		key := batchKey(b.Stream, b.Partition, b.Base)
-		value := c.encodeBatch(key, &b, raw, ends)
+		value := c.encodeBatch(key, &b, (&payloads{raw: raw, ends: ends}).each)
 		got, err := c.decodeBatch(key, value)
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func TestDamagedByteIsNamed(t *testing.T) {
 	c := newTestCodec(t)
 	b, raw, ends := sampleBatch(20)
 	key := batchKey(b.Stream, b.Partition, b.Base)
-	value := c.encodeBatch(key, &b, raw, ends)
+	value := c.encodeBatch(key, &b, (&payloads{raw: raw, ends: ends}).each)
 	pointerKey := indexKey(b.Stream, b.Sequence)
 	pointer := encodePointer(pointerKey, &b)
 	for bit := range 8 * len(value) {
@@ -108,7 +108,7 @@ func TestUnknownFlagIsRefused(t *testing.T) {
 	b, raw, ends := sampleBatch(1)
 	key := batchKey(b.Stream, b.Partition, b.Base)
 	for _, flag := range []byte{flagSealed, flagSchema, 1 << 7} {
-		value := c.encodeBatch(key, &b, raw, ends)
+		value := c.encodeBatch(key, &b, (&payloads{raw: raw, ends: ends}).each)
 		value[6] |= flag
 		sum := checksum(key, value[5:])
 		value[1], value[2], value[3], value[4] = byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum)
