@@ -49,7 +49,8 @@ func (s *Service) shared(id stream.LogID) (stream.Sequence, bool) {
 
 // adopt takes a view over that was made of a log with another identity: the data directory was
 // restored, or a loss was accepted. What was made of the part that both logs have goes on under the
-// new identity. What had read further is made again from the log, beside the rows that are there.
+// new identity. What had read further is made again from the log, beside the rows that are there; so
+// is what has its state in a format of an earlier program.
 func (v *view) adopt(doc *stored, h *head) error {
 	s := v.svc
 	b := s.kv.NewBatch()
@@ -59,16 +60,19 @@ func (v *view) adopt(doc *stored, h *head) error {
 			if _, err := v.adoptVersion(b, doc.Version, true); err != nil {
 				return err
 			}
+			if v.old(doc.Version) {
+				dropVersion(b, v.id, doc.Version)
+			}
 		}
 		stale, err := v.adoptVersion(b, h.Version, false)
 		if err != nil {
 			return err
 		}
-		switch {
-		case !stale && h.ChangesFrom.Log != s.log.ID():
+		if !stale && h.ChangesFrom.Log != s.log.ID() {
 			h.ChangesFrom.Log = s.log.ID()
 			b.Set(headKey(v.id), mustJSON(h))
-		case stale && doc.Serving == nil:
+		}
+		if (stale || v.old(h.Version)) && doc.Serving == nil {
 			if !s.reachesBack(doc) {
 				return nil // the worker says why the view can't go on
 			}

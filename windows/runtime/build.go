@@ -23,7 +23,7 @@ func (v *view) build(ctx context.Context, doc *stored) bool {
 	oldCtx, stopOld := context.WithCancelCause(ctx)
 	defer stopOld(nil)
 	ended := make(chan struct{})
-	if v.stale() { // it can't go on: its rows stay as they are until there are others
+	if v.stale() || v.old(doc.Serving.Version) { // it can't go on: its rows stay as they are until there are others
 		close(ended)
 		v.mu.Lock()
 		v.mu.started = true

@@ -37,6 +37,9 @@ func (w *worker) commitEpoch() error {
 		}
 	}
 	w.out = nil
+	if err := w.eng.Err(); err != nil {
+		return err
+	}
 	v, id, version := w.v, w.v.id, w.doc.Version
 	next := progress{
 		Position:   stream.Position{Log: w.done.Position.Log, Sequence: w.last},
@@ -127,6 +130,7 @@ func (w *worker) commitEpoch() error {
 		w.svc.beside(w, false)
 	}
 	w.wantClock(w.eng.HasOpen())
+	w.spill()
 	return nil
 }
 

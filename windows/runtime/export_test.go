@@ -40,8 +40,10 @@ func (f *fragile) Step(e stream.Entry) error {
 func (f *fragile) Skip(p map[stream.ID]map[stream.Place]struct{}) { f.poison = p; f.m.Skip(p) }
 func (f *fragile) Pending() (provisional, final bool)             { return f.m.Pending() }
 func (f *fragile) Take(all bool) *engine.Output                   { return f.m.Take(all) }
-func (f *fragile) Load(key, value []byte) error                   { return f.m.Load(key, value) }
-func (f *fragile) Loaded() error                                  { return f.m.Loaded() }
+func (f *fragile) Recover(s engine.Store, limit int64) error      { return f.m.Recover(s, limit) }
+func (f *fragile) Evict(limit int64)                              { f.m.Evict(limit) }
+func (f *fragile) Memory() engine.Memory                          { return f.m.Memory() }
+func (f *fragile) Err() error                                     { return f.m.Err() }
 func (f *fragile) HasOpen() bool                                  { return f.m.HasOpen() }
 func (f *fragile) Streams() []windows.StreamState                 { return f.m.Streams() }
 

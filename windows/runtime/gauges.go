@@ -1,5 +1,7 @@
 package runtime
 
+import "tidemark/windows/engine"
+
 // Gauges are the figures of one view, for operators.
 type Gauges struct {
 	Name  string
@@ -15,6 +17,8 @@ type Gauges struct {
 	PendingEvents, PendingBound int64
 	// LastCommitMicros is when the last epoch was committed, in microseconds since 1970; 0: not yet.
 	LastCommitMicros int64
+	// Memory is where the state of the view is.
+	Memory engine.Memory
 }
 
 // Gauges returns the figures of all views and alerts, by name.
@@ -28,8 +32,16 @@ func (s *Service) Gauges() []Gauges {
 		out[i] = Gauges{
 			Name: v.name, Kind: string(v.kind), State: state, Epochs: v.gauges.epochs.Load(), Changes: v.gauges.changes.Load(),
 			Events: c.Events, LateDropped: c.LateDropped, LatePartial: c.LatePartial, LateCorrected: c.LateCorrected, RowErrors: c.RowErrors,
-			Rows: rows, PendingEvents: v.gauges.pending.Load(), PendingBound: int64(s.PendingEvents), LastCommitMicros: v.gauges.lastCommit.Load(),
+			Memory: v.memory(), Rows: rows, PendingEvents: v.gauges.pending.Load(), PendingBound: int64(s.PendingEvents), LastCommitMicros: v.gauges.lastCommit.Load(),
 		}
 	}
 	return out
+}
+
+// memory tells where the state of the view is, as of its last epoch.
+func (v *view) memory() engine.Memory {
+	if m := v.gauges.memory.Load(); m != nil {
+		return *m
+	}
+	return engine.Memory{}
 }

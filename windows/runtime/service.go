@@ -40,6 +40,9 @@ type Options struct {
 	// MaxCrashes is how many crashes of the process in a row a view may have been at work at before
 	// it starts as failed; 3 when 0, any number when negative.
 	MaxCrashes int
+	// StateBytes is about how much memory the state of all views may take; what is over it is left in
+	// the store. 0: no bound.
+	StateBytes int64
 	// RetryMin and RetryMax bound the wait before a sink or a worker that failed is tried again;
 	// 200ms and 30s when 0.
 	RetryMin, RetryMax time.Duration
@@ -90,6 +93,7 @@ type Service struct {
 		ending bool
 	}
 	workers sync.WaitGroup
+	budget  budget
 	pumps   []*pump
 	// outgrown is told when a view has met an entry with a wider column than it is bound to.
 	outgrown chan struct{}
@@ -131,7 +135,7 @@ func (s *Service) Attach(kind catalog.Kind, a Attachment) { s.attachments[kind] 
 func Open(o Options) (*Service, error) {
 	o = o.WithDefaults()
 	s := &Service{Options: o, kv: o.KV, log: o.Log, logger: o.Logger, attachments: map[catalog.Kind]Attachment{}, outgrown: make(chan struct{}, 1)}
-	s.mu.views = map[string]*view{}
+	s.mu.views, s.budget.bytes = map[string]*view{}, o.StateBytes
 	for _, kind := range kinds {
 		for _, e := range o.Catalog.List(kind) {
 			v, err := s.load(e)

@@ -159,6 +159,7 @@ type view struct {
 	gauges struct {
 		epochs, changes, pending atomic.Int64
 		lastCommit               atomic.Int64 // microseconds since 1970
+		memory                   atomic.Pointer[engine.Memory]
 	}
 
 	mu struct {

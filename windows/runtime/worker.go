@@ -20,8 +20,12 @@ type machine interface {
 	// Pending says what changes a Take would give out.
 	Pending() (provisional, final bool)
 	Take(all bool) *engine.Output
-	Load(key, value []byte) error
-	Loaded() error
+	// Recover brings back what was committed; Evict leaves there what is over a limit, and Memory
+	// tells what is where. Err is why the store could not be read.
+	Recover(s engine.Store, limit int64) error
+	Evict(limit int64)
+	Memory() engine.Memory
+	Err() error
 	HasOpen() bool
 	// Skip names events that move the watermark and give no row.
 	Skip(poison map[stream.ID]map[stream.Place]struct{})
@@ -157,16 +161,9 @@ func (w *worker) reload() error {
 	if err := w.readCrashes(); err != nil {
 		return err
 	}
-	prefix := engineKey(id, version)
-	it := w.svc.kv.Iter(prefix, kv.PrefixEnd(prefix))
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		err = w.eng.Load(append([]byte{}, it.Key()[len(prefix):]...), append([]byte{}, it.Value()...))
-	}
-	if cerr := it.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = w.eng.Loaded()
+	err = w.eng.Recover(w.v.state(version), w.svc.StateBytes)
+	if errors.Is(err, engine.ErrFormat) {
+		return fatal{fmt.Errorf("%w: POST /v1/views/%s/rebuild makes it again of the log", err, w.v.name)}
 	}
 	if err != nil {
 		return fmt.Errorf("recover state: %w", err)
@@ -198,6 +195,7 @@ func (w *worker) close() {
 		_ = w.reader.Close()
 		w.reader = nil
 	}
+	w.svc.budget.leave(w)
 }
 
 // run takes entries and commits epochs until ctx ends, then commits the last one. caughtUp, when

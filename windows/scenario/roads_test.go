@@ -8,6 +8,7 @@ import (
 	"tidemark/stream"
 	"tidemark/windows"
 	"tidemark/windows/agg"
+	"tidemark/windows/engine"
 	"tidemark/windows/judge"
 	"tidemark/windows/query"
 )
@@ -34,6 +35,31 @@ func (w *world) road(log []stream.Entry, final bool, n int, all, crash bool) *ou
 	return h
 }
 
+// spilled runs a log with a Take after each entry, behind which everything that can leaves the memory:
+// what comes back does so entry by entry, also after a crash.
+func (w *world) spilled(log []stream.Entry, final, crash bool) *outcome {
+	h := newOutcome()
+	s := state{}
+	recover := func() *engine.Engine {
+		e := w.open(final)
+		w.must(e.Recover(s, 1))
+		return e
+	}
+	e := recover()
+	for i, entry := range w.reads(log) {
+		w.must(e.Step(entry))
+		o := e.Take(true)
+		w.must(e.Err())
+		h.add(o)
+		s.keep(o)
+		if e.Evict(0); crash && i%2 == 0 {
+			e = recover()
+		}
+	}
+	h.add(e.Take(true))
+	return h
+}
+
 // roads runs the log by every road and compares with what came of it as it was written.
 func (w *world) roads(want *outcome) {
 	w.t.Helper()
@@ -47,6 +73,8 @@ func (w *world) roads(want *outcome) {
 		{"everything taken after each entry", func() *outcome { return w.road(w.log, final, 1, true, false) }},
 		{"crash and reopen after each entry", func() *outcome { return w.road(w.log, final, 1, true, true) }},
 		{"crash and reopen with provisional rows not given out", func() *outcome { return w.road(w.log, final, 1, false, true) }},
+		{"spilled", func() *outcome { return w.spilled(w.log, final, false) }},
+		{"spilled, crash and reopen", func() *outcome { return w.spilled(w.log, final, true) }},
 		{"crash and reopen after every third entry", func() *outcome { return w.road(w.log, final, 3, false, true) }},
 	} {
 		got := r.run()

@@ -340,3 +340,15 @@ func (w *world) reopen(s state, final bool) *engine.Engine {
 	w.must(e.Loaded())
 	return e
 }
+
+// Get and Scan make what Takes have written an engine.Store.
+func (s state) Get(key []byte) ([]byte, error) { return slices.Clone(s[string(key)]), nil }
+
+func (s state) Scan(from, to []byte, f func(key, value []byte) bool) error {
+	for _, k := range slices.Sorted(maps.Keys(s)) {
+		if k >= string(from) && (to == nil || k < string(to)) && !f([]byte(k), s[k]) {
+			break
+		}
+	}
+	return nil
+}
