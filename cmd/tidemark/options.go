@@ -220,9 +220,9 @@ var sizeUnits = []struct {
 	factor float64
 }{{"TB", 1 << 40}, {"GB", 1 << 30}, {"MB", 1 << 20}, {"KB", 1 << 10}, {"B", 1}, {"", 1}}
 
-// parseSize reads "512MB" or a number of bytes.
+// parseSize reads "512MB", "512MiB", which is the same, or a number of bytes.
 func parseSize(text string) (int64, error) {
-	t := strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(text), "IB", "B"))
+	t := strings.ReplaceAll(strings.ToUpper(strings.TrimSpace(text)), "IB", "B")
 	for _, u := range sizeUnits {
 		digits, ok := strings.CutSuffix(t, u.suffix)
 		if !ok {

@@ -73,9 +73,10 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 			_ = half.closeStores()
 		}
 	}(s)
-	storeShare := o.Memory / 4
+	share := shareOut(o.Memory)
+	limitHeap(o.Memory)
 	s.dir, err = storage.Open(o.Data, storage.Options{Logger: logger, Ballast: ballast, Migrate: migrations.Run, Store: kv.Options{
-		CacheBytes: storeShare * 3 / 4, MemTableBytes: min(storeShare/16, 64<<20), AcceptLoss: o.AcceptLoss,
+		CacheBytes: share.cache, MemTableBytes: share.memTable, AcceptLoss: o.AcceptLoss,
 	}})
 	if err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 		return nil, err
 	}
 	s.log, err = pebblelog.Open(s.dir.KV, pebblelog.Options{
-		QueueBytes: int(o.Memory / 10), Logger: logger, MinFree: minFree,
+		QueueBytes: int(share.queue), TailBytes: int(share.tail), Logger: logger, MinFree: minFree,
 		Space:   func() (uint64, error) { return freeSpace(o.Data) },
 		Witness: s.dir.File("witness"), AcceptLoss: o.AcceptLoss,
 	})
@@ -115,7 +116,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 		return nil, fmt.Errorf("start history: %w", err)
 	}
 	s.views, err = runtime.Open(runtime.Options{
-		KV: s.dir.KV, Log: s.log, Registry: streams, Catalog: cat, Parse: s.history.ParseSQL, Sinks: []runtime.Sink{s.history}, Logger: logger,
+		KV: s.dir.KV, Log: s.log, Registry: streams, Catalog: cat, Parse: s.history.ParseSQL, Sinks: []runtime.Sink{s.history}, Logger: logger, StateBytes: share.state,
 	})
 	if err != nil {
 		return nil, err
@@ -273,10 +274,10 @@ func minimumFree(o options) (uint64, error) {
 
 // metrics collects what operators watch.
 func (s *service) metrics(o options, streams *stream.Registry, hub *live.Hub, groups *group.Service) prometheus.Gatherer {
-	r := prometheus.NewRegistry()
+	r, share := prometheus.NewRegistry(), shareOut(o.Memory)
 	r.MustRegister(&collector{service: s, streams: streams, hub: hub}, live.NewCollector(hub))
 	r.MustRegister(&gauges{
-		service: s, log: pebblelog.Options{QueueBytes: int(o.Memory / 10)}.WithDefaults(), history: history.Options{}.WithDefaults(), cache: o.Memory / 4 * 3 / 4, path: o.Data,
+		service: s, log: pebblelog.Options{QueueBytes: int(share.queue), TailBytes: int(share.tail)}.WithDefaults(), history: history.Options{}.WithDefaults(), cache: share.cache, path: o.Data,
 	})
 	r.MustRegister(s.keys, &fates{service: s, streams: streams, in: s.in, groups: groups})
 	return r
