@@ -271,6 +271,7 @@ func TestOpenAPIDocumentIsTheRoutes(t *testing.T) { // I5 of web/api
 	if err != nil {
 		t.Fatal(err)
 	}
+	deps.Links = keys
 	app := web.New(web.Options{API: deps, Live: hub, Auth: keys, Metrics: prometheus.NewRegistry(), Logger: quiet})
 	var doc struct {
 		OpenAPI string

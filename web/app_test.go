@@ -104,7 +104,7 @@ func read(t *testing.T, resp *http.Response) answer {
 		t.Fatal(err)
 	}
 	a := answer{status: resp.StatusCode, header: resp.Header, body: string(b)}
-	if resp.Header.Get("Content-Type") == problem.ContentType {
+	if kind := resp.Header.Get("Content-Type"); kind == problem.ContentType || kind == "application/json" && strings.HasPrefix(a.body, "{") {
 		if err := json.Unmarshal(b, &a.problem); err != nil {
 			t.Fatalf("%v in %s", err, b)
 		}

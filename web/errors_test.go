@@ -64,6 +64,13 @@ var errorCases = []webtest.Case{
 	{Name: "a definition of 2 MiB", Method: "PUT", Path: "/v1/streams/shop", Body: strings.Repeat(" ", 2<<20) + "{}", Status: 413, Code: "body_too_large"},
 	{Name: "the edge comes first", Method: "PUT", Path: "/v1/streams/shop", Body: "{}", Header: map[string]string{"Origin": "https://evil.example"}, Status: 403, Code: "foreign_origin"},
 	// events
+	{Name: "an older part without a column", Method: "GET", Path: "/v1/views/revenue/rows/older?from=2024-01-01&to=2024-01-02", Status: 400, Code: "bad_parameter", Must: []string{"window_start"}},
+	{Name: "an older part from nowhere", Method: "GET", Path: "/v1/views/revenue/rows/older?x=w&from=soon&to=2024-01-02", Status: 400, Code: "bad_parameter", Must: []string{"from"}},
+	{Name: "an older part the wrong way round", Method: "GET", Path: "/v1/views/revenue/rows/older?x=w&from=2024-01-02&to=2024-01-01", Status: 400, Code: "bad_range"},
+	{Name: "events of a row of no view", Method: "GET", Path: "/v1/views/nowhere/rows/events?key={}", Status: 404, Code: "unknown_view"},
+	{Name: "too many events of a row", Method: "GET", Path: "/v1/views/revenue/rows/events?key={}&limit=10001", Status: 400, Code: "bad_parameter"},
+	{Name: "an annotation on no dashboard", Method: "POST", Path: "/v1/dashboards/nowhere/annotations", Body: `{"text":"x"}`, Status: 404, Code: "unknown_dashboard"},
+	{Name: "annotations of no dashboard", Method: "GET", Path: "/v1/dashboards/nowhere/annotations", Status: 404, Code: "unknown_dashboard"},
 	{Name: "a partition that is no number", Method: "GET", Path: "/v1/streams/shop/partitions/x/events", Status: 400, Code: "bad_partition"},
 	{Name: "a partition that is not there", Method: "GET", Path: "/v1/streams/shop/partitions/9/events", Status: 404, Code: "unknown_partition", Must: []string{"it has 2"}},
 	{Name: "an offset below zero", Method: "GET", Path: "/v1/streams/shop/partitions/0/events?offset=-1", Status: 400, Code: "bad_parameter"},
@@ -182,6 +189,16 @@ func fakeRowHistory(_ context.Context, view, _, _ string, _ int) (any, error) {
 	return map[string]any{"items": []any{}}, err
 }
 
+func fakeRowEvents(_ context.Context, view, _ string, _ int) (any, error) {
+	_, err := fakeViews{}.find(view)
+	return map[string]any{"items": []any{}}, err
+}
+
+func fakeOlder(_ context.Context, q api.Older) (any, error) {
+	_, err := fakeViews{}.find(q.View)
+	return map[string]any{"rows": []any{}, "from": q.From}, err
+}
+
 // fakeDeps are a real registry and log in memory with the stream "shop", and fakes for the rest.
 func fakeDeps(t *testing.T) api.Deps {
 	t.Helper()
@@ -226,6 +243,7 @@ func fakeDeps(t *testing.T) api.Deps {
 		Groups: groups, Streams: reg, Log: log, Views: fakeViews{}, Alerts: fakeAlerts{}, Dashboards: cat,
 		Exists: func(name string) bool { return name == "shop" }, Query: fakeQuery, Verify: fakeVerify,
 		Verified: fakeVerified, Fate: fakeFate, FateByID: fakeFateByID, RowHistory: fakeRowHistory, Explain: fakeExplain,
+		RowEvents: fakeRowEvents, Older: fakeOlder,
 	}
 }
 

@@ -143,7 +143,8 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 		API: api.Deps{
 			Streams: streams, Log: s.log, Views: bind.Views(s.views), Alerts: bind.Alerts(alerts), Dashboards: cat,
 			Groups: groups, Refused: s.in.Refused,
-			Exists: bind.Exists(cat), Query: bind.Query(s.queries(), cat, s.views.Relations()), Verify: s.proofs.Ask, Verified: s.proofs.Last, Fate: s.fateAt, FateByID: s.fateByID, RowHistory: s.rowHistory, Explain: s.explain, Stopping: s.stopping,
+			Exists: bind.Exists(cat), Query: bind.Query(s.queries(), cat, s.views.Relations()), Verify: s.proofs.Ask, Verified: s.proofs.Last, Fate: s.fateAt, FateByID: s.fateByID, RowHistory: s.rowHistory, RowEvents: s.rowEvents, Explain: s.explain, Stopping: s.stopping,
+			Links: s.keys, Older: bind.OlderRows(s.queries(), s.views, s.log),
 		},
 		Live: hub,
 		Auth: s.keys, TLS: speak, TrustedProxies: o.TrustedProxies,
@@ -199,6 +200,10 @@ func (s *service) rowHistory(ctx context.Context, view, key, cursor string, limi
 	return s.fates.RowHistory(ctx, view, key, cursor, limit)
 }
 
+func (s *service) rowEvents(ctx context.Context, view, key string, limit int) (any, error) {
+	return s.fates.RowEvents(ctx, view, key, limit)
+}
+
 func (s *service) explain(ctx context.Context, view string) (any, error) {
 	return s.views.Explain(ctx, view)
 }
@@ -248,6 +253,7 @@ func (s *service) close() error {
 
 func (s *service) closeStores() error {
 	var err error
+	s.keys.Close()
 	if s.history != nil {
 		err = errors.Join(err, s.history.Close())
 	}

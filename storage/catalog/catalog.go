@@ -24,6 +24,11 @@ const (
 	Alert     Kind = "alert"
 	Dashboard Kind = "dashboard"
 	Key       Kind = "key"
+	// Notes are the annotations of the dashboard of the same name; Link and Session are what opens
+	// pages, named by what is kept of their secrets.
+	Notes   Kind = "notes"
+	Link    Kind = "link"
+	Session Kind = "session"
 )
 
 // namespace is the kind of name that a kind has.

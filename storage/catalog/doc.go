@@ -1,7 +1,7 @@
 // Package catalog keeps the definitions of everything that has a name.
 //
 // Streams, views and alerts share one namespace, because all of them are relations that SQL can
-// read; dashboards and keys have each their own. A definition is an opaque JSON document.
+// read; all other kinds have each their own. A definition is an opaque JSON document.
 //
 //	I1  A name belongs to one relation at a time; an internal number never to two things.
 //	I2  Put and Delete return after the fsync of their write.

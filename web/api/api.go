@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -101,7 +102,9 @@ type Deps struct {
 	Views      Views
 	Alerts     Alerts
 	Dashboards Documents
-	Groups     Groups
+	// Links makes read-only addresses of dashboards.
+	Links  Links
+	Groups Groups
 	// Refused is how many events for a stream were refused with their requests. Nil: none is known.
 	Refused func(id stream.ID) int64
 	// Exists says whether there is a relation, for warnings. Nil: none are given.
@@ -117,17 +120,25 @@ type Deps struct {
 	Explain func(ctx context.Context, view string) (any, error)
 	// RowHistory is the changes of the rows with a key, a JSON object, behind a cursor.
 	RowHistory func(ctx context.Context, view, key, cursor string, limit int) (any, error)
+	// RowEvents is the events that the rows with a key are made of.
+	RowEvents func(ctx context.Context, view, key string, limit int) (any, error)
+	// Older is the part of a range that a view's own rows do not reach back to.
+	Older func(ctx context.Context, q Older) (any, error)
 	// Verified is how the last comparison of a view ended; done is false while one runs.
 	Verified func(name string) (answer any, done bool, err error)
 	// Stopping is closed when the server stops; waits end then.
 	Stopping <-chan struct{}
 }
 
-type endpoints struct{ Deps }
+type endpoints struct {
+	Deps
+	// notes is held by who changes annotations.
+	notes sync.Mutex
+}
 
 // Mount adds the routes.
 func Mount(r fiber.Router, d Deps) {
-	e := &endpoints{d}
+	e := &endpoints{Deps: d}
 	r.Get("/openapi.json", e.openAPI)
 	v1 := r.Group("/v1")
 	if d.Streams != nil {
@@ -165,6 +176,12 @@ func Mount(r fiber.Router, d Deps) {
 	if d.RowHistory != nil {
 		v1.Get("/views/:name/rows/history", e.rowHistory)
 	}
+	if d.RowEvents != nil {
+		v1.Get("/views/:name/rows/events", e.rowEvents)
+	}
+	if d.Older != nil {
+		v1.Get("/views/:name/rows/older", e.olderRows)
+	}
 	if d.Verified != nil {
 		v1.Get("/views/:name/verify", e.verifiedView)
 	}
@@ -180,6 +197,14 @@ func Mount(r fiber.Router, d Deps) {
 		v1.Get("/dashboards/:name", e.getDashboard)
 		v1.Get("/dashboards", e.listDashboards)
 		v1.Delete("/dashboards/:name", e.deleteDashboard)
+		v1.Post("/dashboards/:name/annotations", e.annotate)
+		v1.Get("/dashboards/:name/annotations", e.listAnnotations)
+		v1.Delete("/dashboards/:name/annotations/:id", e.deleteAnnotation)
+	}
+	if d.Dashboards != nil && d.Links != nil {
+		v1.Post("/dashboards/:name/links", e.makeLink)
+		v1.Get("/dashboards/:name/links", e.listLinks)
+		v1.Delete("/dashboards/:name/links/:id", e.deleteLink)
 	}
 	if d.Query != nil {
 		v1.Post("/query", e.query)

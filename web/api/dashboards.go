@@ -244,6 +244,22 @@ func (e *endpoints) deleteDashboard(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	if _, ok := e.Dashboards.Get(catalog.Dashboard, n); !ok {
+		return unknownDashboard(n)
+	}
+	// What belongs to it goes first: a dashboard that is made anew remembers nothing.
+	e.notes.Lock()
+	defer e.notes.Unlock()
+	if _, err := e.Dashboards.Delete(catalog.Notes, n); err != nil {
+		return err
+	}
+	if e.Links != nil {
+		for _, l := range e.Links.Links(n) {
+			if _, err := e.Links.DeleteLink(n, l.ID); err != nil {
+				return err
+			}
+		}
+	}
 	was, err := e.Dashboards.Delete(catalog.Dashboard, n)
 	if err != nil {
 		return err

@@ -87,6 +87,32 @@ func (e *endpoints) rowHistory(c *fiber.Ctx) error {
 	return c.JSON(answer)
 }
 
+// maxRowEvents is how many events one answer names at most.
+const maxRowEvents = 10_000
+
+// rowEvents is GET /v1/views/{name}/rows/events?key=: the events that a row is made of.
+func (e *endpoints) rowEvents(c *fiber.Ctx) error {
+	if err := allow(c, "key", "limit"); err != nil {
+		return err
+	}
+	n, err := name(c, catalog.View)
+	if err != nil {
+		return err
+	}
+	limit, err := whole(c, "limit", defaultRows/5, 1, maxRowEvents)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := e.waiting(c, fateWait)
+	defer cancel()
+	defer watchClient(c.Context().Conn(), cancel)()
+	answer, err := e.RowEvents(ctx, n, strings.Clone(c.Query("key")), int(limit))
+	if err != nil {
+		return err
+	}
+	return c.JSON(answer)
+}
+
 // explainView is GET /v1/views/{name}/explain: the plan, and what each operator keeps.
 func (e *endpoints) explainView(c *fiber.Ctx) error {
 	if err := allow(c); err != nil {

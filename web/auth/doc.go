@@ -24,4 +24,8 @@
 //	I6  Origins are echoed only to a key that lists them, without credentials.
 //	I7  A session's cookie is HttpOnly and SameSite=Lax, its id is made at sign-in, and a change needs
 //	    its token and this server's own origin besides. A one-time link dies at its first use.
+//	I8  Of sessions and of links to dashboards the store has hashes alone. What they have open ends
+//	    when they do.
+//	I9  A link reads what the panels of its dashboard show, under their conditions and its own; no
+//	    route without Link in its rule.
 package auth

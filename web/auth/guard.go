@@ -22,6 +22,8 @@ type found struct {
 	key *key
 	// session is how the key is known when the request has a cookie in its place.
 	session *session
+	// link is a shared dashboard's, which has no key.
+	link *Link
 	// address: the key stands in the address.
 	address bool
 	// none: the request sends no key at all.
@@ -40,7 +42,7 @@ func (k *Keys) Authenticated(h *fasthttp.RequestHeader) error {
 		return nil // the form has the key
 	}
 	f := k.who(h)
-	if f.key != nil {
+	if f.key != nil || f.link != nil {
 		return nil // what it may do is judged by Guard
 	}
 	return f.err
@@ -55,6 +57,12 @@ func signsIn(h *fasthttp.RequestHeader) bool {
 
 // who finds the key of a request: its own, or its session's.
 func (k *Keys) who(h *fasthttp.RequestHeader) found {
+	if text, _ := headerKey(h); strings.HasPrefix(text, linkPrefix) {
+		if l := k.links.find(text, k.opts.Now()); l != nil {
+			return found{link: l}
+		}
+		return found{err: deadLink()}
+	}
 	f := k.now.Load().who(h)
 	if f.key == nil && f.none {
 		if one, s := k.ofCookie(h); one != nil {
@@ -145,13 +153,19 @@ const foundLocal = "auth"
 // rule of the route.
 func (k *Keys) Identify(c *fiber.Ctx) error {
 	s := k.now.Load()
-	if !s.on {
+	f := k.who(&c.Request().Header)
+	if !s.on && f.link == nil {
 		c.SetUserContext(context.WithValue(c.UserContext(), contextKey{}, s.open))
 		return c.Next()
 	}
-	f := k.who(&c.Request().Header)
 	p := nobody
-	if f.key != nil && f.err == nil {
+	switch {
+	case f.err != nil:
+	case f.link != nil:
+		p = f.link.principal()
+	case f.session != nil && f.key != nil:
+		p = f.key.principal.within(f.session)
+	case f.key != nil:
 		p = f.key.principal
 	}
 	c.Locals(foundLocal, f)
@@ -206,7 +220,11 @@ func (k *Keys) judge(c *fiber.Ctx, rule Rule) error {
 		return nil
 	}
 	err := f.err
-	if err == nil {
+	switch {
+	case err != nil:
+	case f.link != nil:
+		err = k.allowLink(c, rule)
+	default:
 		err = k.allow(c, f, rule)
 	}
 	if err == nil {
@@ -255,6 +273,26 @@ func (k *Keys) allow(c *fiber.Ctx, f found, rule Rule) error {
 		}
 	}
 	return k.pace(f.key)
+}
+
+// allowLink judges a shared dashboard's link.
+func (k *Keys) allowLink(c *fiber.Ctx, rule Rule) error {
+	if origin := c.Get(fiber.HeaderOrigin); origin != "" && !OwnOrigin(c, origin) {
+		return problem.New(403, "foreign_origin", "a link is not for pages of %.100q", origin).
+			WithHint("open the link itself; a page may show it in a frame when the link lists its origin")
+	}
+	if !rule.Link {
+		return problem.New(403, "read_only_link", "a link shows one dashboard and does nothing else").
+			WithHint("use a key for the rest")
+	}
+	if !rule.Relation {
+		return nil // the handler asks
+	}
+	name, err := url.PathUnescape(c.Params("name"))
+	if err != nil {
+		name = strings.Clone(c.Params("name"))
+	}
+	return Of(c).May(Read, name)
 }
 
 // first is the scope by which a principal satisfies a rule.

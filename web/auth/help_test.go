@@ -160,7 +160,7 @@ func serve(t *testing.T, o auth.Options, opts web.Options, names ...string) *wor
 	}
 	opts.Logger, opts.Auth = logger, w.keys
 	opts.API = api.Deps{Dashboards: openCatalog(t)}
-	opts.Live = live.NewHub(live.Options{Relations: relations, Client: bind.Client, Logger: logger, MaxSocketsPerKey: 3})
+	opts.Live = live.NewHub(live.Options{Relations: relations, Client: bind.Client(nil), Logger: logger, MaxSocketsPerKey: 3})
 	opts.Mount = append(opts.Mount, fakeEndpoints)
 	app := web.New(opts)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -23,6 +23,7 @@ import (
 // Store keeps the keys' documents; *catalog.Catalog is one.
 type Store interface {
 	Put(kind catalog.Kind, name string, doc []byte, id uint64) (catalog.Entry, error)
+	Get(kind catalog.Kind, name string) (catalog.Entry, bool)
 	List(kind catalog.Kind) []catalog.Entry
 	Delete(kind catalog.Kind, name string) (bool, error)
 	// Lookup finds a relation: alerts have a scope of their own, whichever address shows them.
@@ -45,8 +46,9 @@ type Keys struct {
 	change sync.Mutex
 	now    atomic.Pointer[state]
 	stats  Stats
-	// sessions are the browsers that signed in.
+	// sessions are the browsers that signed in, links the addresses of dashboards that were shared.
 	sessions sessions
+	links    links
 }
 
 // Stats counts what was refused. All are read with Load.
@@ -120,7 +122,22 @@ func Open(store Store, o Options) (*Keys, error) {
 	}
 	s.settle(nil)
 	k.now.Store(s)
+	if err := k.sessions.open(store, o.Now(), func(keyID string) bool { return s.byID[keyID] != nil }); err != nil {
+		return nil, err
+	}
+	if err := k.links.open(store, o.Now()); err != nil {
+		return nil, err
+	}
 	return k, nil
+}
+
+// Close stops the timers that end sessions and links. The store may be closed then.
+func (k *Keys) Close() {
+	if k == nil {
+		return
+	}
+	k.sessions.close()
+	k.links.close()
 }
 
 func newKey(e catalog.Entry) (*key, error) {
@@ -236,6 +253,7 @@ func (k *Keys) Put(name string, d Definition) (Answer, bool, error) {
 	k.now.Store(next)
 	if old != nil && !kept {
 		old.revoke()
+		k.sessions.revoke(old.doc.ID, old.doc.ID != doc.ID)
 	}
 	answer := made.answer()
 	answer.Key = text
@@ -329,6 +347,7 @@ func (k *Keys) Delete(name string) error {
 	}
 	k.now.Store(before.with(name, nil))
 	old.revoke()
+	k.sessions.revoke(old.doc.ID, true)
 	k.opts.Logger.Info("key deleted", "key", name, "id", old.doc.ID)
 	return nil
 }

@@ -20,9 +20,21 @@ type Principal struct {
 	rights rights
 	// all: authentication is off, everything is allowed.
 	all bool
+	// link: the principal is whoever opened a shared dashboard.
+	link *Link
 	// revoked is closed when what the principal may do has ended.
 	revoked <-chan struct{}
 }
+
+// within is the principal of a browser's session: what it has open ends with the session too.
+func (p *Principal) within(s *session) *Principal {
+	q := *p
+	q.revoked = s.ended
+	return &q
+}
+
+// Link is the link by which a principal came, or nil.
+func (p *Principal) Link() *Link { return p.link }
 
 // everybody is who asks where nobody is told apart.
 var everybody = &Principal{all: true}
@@ -36,6 +48,9 @@ func (p *Principal) Has(s Scope) bool { return p.all || p.rights.has(s) }
 // Covers reports whether the principal's stream patterns take in a relation of this name.
 // late_<view> and <view>_changes go with their view.
 func (p *Principal) Covers(relation string) bool {
+	if p.link != nil {
+		return p.link.covers(relation)
+	}
 	if p.all || p.rights.covers(relation) {
 		return true
 	}
@@ -47,13 +62,21 @@ func (p *Principal) Covers(relation string) bool {
 }
 
 // CoversAll reports whether the principal is for every relation.
-func (p *Principal) CoversAll() bool { return p.all || len(p.rights.Streams) == 0 && p != nobody }
+func (p *Principal) CoversAll() bool {
+	return p.all || len(p.rights.Streams) == 0 && p != nobody && p.link == nil
+}
 
 // Revoked is closed when the principal's rights end or change; nil: they don't.
 func (p *Principal) Revoked() <-chan struct{} { return p.revoked }
 
 // May returns a problem 403 when the principal may not use a relation under a scope.
 func (p *Principal) May(s Scope, relation string) error {
+	if p.link != nil {
+		if (s == Read || s == Alerts) && p.link.covers(relation) {
+			return nil
+		}
+		return problem.New(403, "read_only_link", "the dashboard of the link does not show %.80q", relation).WithHint("use a key for the rest")
+	}
 	if err := p.needs(s); err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ type Rule struct {
 	Relation bool
 	// Everything: the answer tells of all relations, so keys with patterns are refused.
 	Everything bool
+	// Link: a shared dashboard's link may ask too; Relation holds it to what its panels show.
+	Link bool
 }
 
 var (
@@ -19,10 +21,11 @@ var (
 	admin     = Rule{Any: []Scope{Admin}}
 	readOne   = Rule{Any: []Scope{Read}, Relation: true}
 	readList  = Rule{Any: []Scope{Read}} // the handler leaves out what the key is not for
+	readPanel = Rule{Any: []Scope{Read}, Relation: true, Link: true}
 	readAll   = Rule{Any: []Scope{Read}, Everything: true}
 	alertOne  = Rule{Any: []Scope{Alerts}, Relation: true}
 	alertList = Rule{Any: []Scope{Alerts}}
-	follow    = Rule{Any: []Scope{Read, Alerts}} // which of the two is for the relation to say
+	follow    = Rule{Any: []Scope{Read, Alerts}, Link: true} // which of the two is for the relation to say
 	post      = Rule{Any: []Scope{Ingest, Beacon}}
 )
 
@@ -74,11 +77,13 @@ var rules = map[string]Rule{
 	"GET /v1/views/:name":              readOne,
 	"PUT /v1/views/:name":              admin,
 	"DELETE /v1/views/:name":           admin,
-	"GET /v1/views/:name/rows":         readOne,
+	"GET /v1/views/:name/rows":         readPanel,
+	"GET /v1/views/:name/rows/older":   readPanel,
+	"GET /v1/views/:name/rows/events":  readOne,
 	"GET /v1/views/:name/explain":      readOne,
 	"GET /v1/views/:name/rows/history": readOne,
 	"GET /v1/views/:name/errors":       readOne,
-	"GET /v1/views/:name/watermark":    readOne,
+	"GET /v1/views/:name/watermark":    readPanel,
 	"POST /v1/views/:name/pause":       admin,
 	"POST /v1/views/:name/resume":      admin,
 	"POST /v1/views/:name/rebuild":     admin,
@@ -89,19 +94,27 @@ var rules = map[string]Rule{
 	"GET /v1/dashboards/:name":         readList,
 	"PUT /v1/dashboards/:name":         admin,
 	"DELETE /v1/dashboards/:name":      admin,
-	"GET /v1/alerts":                   alertList,
-	"GET /v1/alerts/:name":             alertOne,
-	"PUT /v1/alerts/:name":             admin,
-	"DELETE /v1/alerts/:name":          admin,
-	"GET /v1/alerts/:name/log":         alertOne,
-	"POST /v1/alerts/:name/test":       admin,
-	"POST /v1/alerts/:name/backtest":   admin,
-	"GET /v1/live":                     follow, // the relations stand in the messages
-	"GET /v1/live/:name":               {Any: follow.Any, Relation: true},
-	"GET /v1/keys":                     admin,
-	"GET /v1/keys/:name":               admin,
-	"PUT /v1/keys/:name":               admin,
-	"DELETE /v1/keys/:name":            admin,
+
+	"GET /v1/dashboards/:name/annotations":        {Any: []Scope{Read}, Link: true}, // the handler holds a link to its own
+	"POST /v1/dashboards/:name/annotations":       admin,
+	"DELETE /v1/dashboards/:name/annotations/:id": admin,
+	"GET /v1/dashboards/:name/links":              admin,
+	"POST /v1/dashboards/:name/links":             admin,
+	"DELETE /v1/dashboards/:name/links/:id":       admin,
+
+	"GET /v1/alerts":                 alertList,
+	"GET /v1/alerts/:name":           alertOne,
+	"PUT /v1/alerts/:name":           admin,
+	"DELETE /v1/alerts/:name":        admin,
+	"GET /v1/alerts/:name/log":       alertOne,
+	"POST /v1/alerts/:name/test":     admin,
+	"POST /v1/alerts/:name/backtest": admin,
+	"GET /v1/live":                   follow, // the relations stand in the messages
+	"GET /v1/live/:name":             {Any: follow.Any, Relation: true},
+	"GET /v1/keys":                   admin,
+	"GET /v1/keys/:name":             admin,
+	"PUT /v1/keys/:name":             admin,
+	"DELETE /v1/keys/:name":          admin,
 
 	"POST /v1/backup": admin,
 }

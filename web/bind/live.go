@@ -27,20 +27,32 @@ func Live(views *runtime.Service, alerts *alert.Service, acks *alert.Acks, o liv
 	o.Alerts = liveAlerts{alerts, views}
 	o.Groups = groups{acks}
 	o.Selector = selector{views.Parse}
-	o.Client = Client
+	o.Client = Client(views)
 	return o
 }
 
-// Client is who opens a connection, by its key.
-func Client(c *fiber.Ctx) live.Client {
-	p := auth.Of(c)
-	return live.Client{Key: p.KeyID, Revoked: p.Revoked(), May: func(r live.Relation) error {
+// Client says who opens a connection. views narrow what a link shows.
+func Client(views *runtime.Service) func(*fiber.Ctx) live.Client {
+	return func(c *fiber.Ctx) live.Client { return client(views, auth.Of(c)) }
+}
+
+// client is who opens a connection, by its key, its session or its link: Revoked is closed when one
+// of them ends.
+func client(views *runtime.Service, p *auth.Principal) live.Client {
+	out := live.Client{Key: p.KeyID, Revoked: p.Revoked(), May: func(r live.Relation) error {
 		scope := auth.Read
 		if r.Kind == live.Alert {
 			scope = auth.Alerts
 		}
+		if p.Link() != nil && r.Kind == live.LateOf {
+			return problem.New(403, "read_only_link", "the dashboard of the link shows no late events").WithHint("use a key for the rest")
+		}
 		return p.May(scope, r.Name)
 	}}
+	if l := p.Link(); l != nil {
+		out.Narrow = func(r live.Relation, where string) (string, error) { return narrow(views, l, r.Name, where) }
+	}
+	return out
 }
 
 func watch(s *runtime.Service, name string) (<-chan struct{}, func()) {

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"tidemark/web/api"
+	"tidemark/web/auth"
 	"tidemark/windows/runtime"
 )
 
@@ -58,6 +59,12 @@ func (v views) Rebuild(ctx context.Context, name string) (any, error) {
 }
 
 func (v views) Rows(ctx context.Context, name string, q api.RowsQuery) (any, error) {
+	if l := auth.From(ctx).Link(); l != nil {
+		var err error
+		if q.Where, err = narrow(v.Service, l, name, q.Where); err != nil {
+			return nil, err
+		}
+	}
 	return answer(v.Service.Rows(ctx, name, runtime.RowsQuery{
 		Where: q.Where, Order: q.Order, Limit: q.Limit, Final: q.Final, After: q.After, Wait: q.Wait, Cursor: q.Cursor,
 	}))

@@ -153,6 +153,8 @@ type Client struct {
 	Key string
 	// May returns a problem when the client has no right to a relation. Nil: it has to all.
 	May func(Relation) error
+	// Narrow adds to a condition on a view what the client is held to; nil: it sees all rows.
+	Narrow func(r Relation, where string) (string, error)
 	// Revoked is closed when the client's rights end; nil: they don't.
 	Revoked <-chan struct{}
 }

@@ -113,6 +113,11 @@ func (s *subscription) follow(ctx context.Context) error {
 			return problem.New(400, "no_groups", "%s is a view, and views are read without groups", s.op.To).
 				WithHint("keep the position of the last frame and subscribe from there, or make an alert of the view")
 		}
+		if s.client.Narrow != nil {
+			if s.op.Where, err = s.client.Narrow(s.rel, s.op.Where); err != nil {
+				return err
+			}
+		}
 		return s.view(ctx, from)
 	}
 	if s.op.Where != "" || len(s.op.Range) > 0 || s.op.Order != "" || s.op.Limit != 0 {

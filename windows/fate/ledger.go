@@ -271,6 +271,13 @@ func keyBehind(n query.Node, col int, of *query.Aggregate) int {
 				return -1
 			}
 			n = in.In
+		case *query.Union: // its branches have the same columns
+			for _, branch := range in.Ins {
+				if key := keyBehind(branch, col, of); key >= 0 {
+					return key
+				}
+			}
+			return -1
 		default:
 			inputs := n.Inputs()
 			if len(inputs) != 1 || col >= len(inputs[0].Fields()) {

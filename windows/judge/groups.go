@@ -81,3 +81,14 @@ func boundOf(n query.Node, col int) (windows.Kind, string) {
 		}
 	}
 }
+
+// Rows are the rows of a plan without aggregates that one event gives; none where they don't follow
+// from it alone.
+func Rows(plan *query.Plan, b *stream.Batch, i int) *row.Batch {
+	one := &single{b: b, i: i, plan: plan, made: map[query.Node]*row.Batch{}}
+	one.all(plan.Root)
+	if rows := one.rows(plan.Root); rows != nil && one.failed == "" {
+		return rows
+	}
+	return &row.Batch{}
+}
