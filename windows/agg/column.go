@@ -7,7 +7,7 @@ import (
 	"tidemark/storage/row"
 )
 
-// stateVersion is the first byte of every encoded state.
+// stateVersion is the first byte of every encoded state, where its column has no version of its own.
 const stateVersion = 1
 
 // rows is what one Add brings: the k-th selected row goes into slots[k].
@@ -65,7 +65,11 @@ type column[S any] struct {
 	// size returns what s holds outside its slot; nil when it holds nothing.
 	size func(s *S) int
 	each int // bytes a slot
+	// version is that of what encode writes; 0: stateVersion. Decode is told which one it reads.
+	version byte
 }
+
+func (c *column[S]) writes() byte { return max(c.version, stateVersion) }
 
 func (c *column[S]) Grow(n int) {
 	if n <= len(c.states) {
@@ -99,13 +103,13 @@ func (c *column[S]) Result(slot int32, out *row.Vector) error {
 }
 
 func (c *column[S]) Encode(slot int32, dst []byte) []byte {
-	return c.encode(&c.states[slot], append(dst, stateVersion))
+	return c.encode(&c.states[slot], append(dst, c.writes()))
 }
 
 func (c *column[S]) Decode(slot int32, src []byte) ([]byte, error) {
 	c.Reset(slot)
 	d := decoder{src: src}
-	if d.byte() != stateVersion {
+	if d.version = d.byte(); d.version < stateVersion || d.version > c.writes() {
 		return nil, errBadState
 	}
 	c.extra += c.decode(&c.states[slot], &d)
@@ -135,8 +139,9 @@ func perRow[S any](n int, add func(s *S, r *rows, i int, w int64) (grown int)) f
 
 // decoder reads states; after the first failure everything is zero.
 type decoder struct {
-	src    []byte
-	failed bool
+	src     []byte
+	version byte
+	failed  bool
 }
 
 func (d *decoder) bytes(n int) []byte {

@@ -8,13 +8,20 @@ import (
 
 // moments is the state of the variance family: count, mean and the sum of squared distances from
 // it (Welford 1962; merged after Chan, Golub and LeVeque 1979). A value is taken away by the same
-// step backwards.
+// step backwards. NaN and the infinities are counted apart, so that they can be taken away again.
 type moments struct {
-	n        int64
+	n        int64 // of numbers
+	odd      int64 // of those that are none
 	mean, m2 float64
 }
 
+func (s *moments) all() int64 { return s.n + s.odd }
+
 func (s *moments) add(x float64, w int64) {
+	if x-x != 0 {
+		s.odd += w
+		return
+	}
 	for ; w > 0; w-- {
 		s.n++
 		d := x - s.mean
@@ -34,16 +41,16 @@ func (s *moments) add(x float64, w int64) {
 }
 
 func (s *moments) merge(o *moments) {
+	s.odd += o.odd
+	n := s.n + o.n
 	switch {
 	case o.n == 0:
 		return
 	case s.n == 0:
-		*s = *o
+		s.n, s.mean, s.m2 = o.n, o.mean, o.m2
 		return
-	}
-	n := s.n + o.n
-	if n == 0 {
-		*s = moments{}
+	case n == 0:
+		s.n, s.mean, s.m2 = 0, 0, 0
 		return
 	}
 	d := o.mean - s.mean
@@ -65,7 +72,7 @@ func newMoments(s Spec, least int64, value func(s *moments) float64) (*Func, err
 			addAll: perRow(1, func(s *moments, r *rows, i int, w int64) int { s.add(r.args[0].F64[i], w); return 0 }),
 			merge:  func(dst, src *moments) int { dst.merge(src); return 0 },
 			result: func(m *moments, out *row.Vector) error {
-				if m.n < least {
+				if m.all() < least {
 					out.AppendNull()
 					return nil
 				}
@@ -76,12 +83,16 @@ func newMoments(s Spec, least int64, value func(s *moments) float64) (*Func, err
 				out.AppendFloat64(v)
 				return nil
 			},
+			version: 2, // 1 had no odd
 			encode: func(s *moments, dst []byte) []byte {
-				return appendFloat(appendFloat(appendVarint(dst, s.n), s.mean), s.m2)
+				return appendVarint(appendFloat(appendFloat(appendVarint(dst, s.n), s.mean), s.m2), s.odd)
 			},
 			decode: func(s *moments, d *decoder) int {
 				s.n = d.varint()
 				s.mean, s.m2 = d.float(), d.float()
+				if d.version > 1 {
+					s.odd = d.varint()
+				}
 				return 0
 			},
 		}
@@ -90,13 +101,33 @@ func newMoments(s Spec, least int64, value func(s *moments) float64) (*Func, err
 }
 
 func sample(s *moments) float64 {
-	if s.n < 2 {
+	switch {
+	case s.all() < 2:
 		return 0
+	case s.odd != 0:
+		return math.NaN()
 	}
 	return s.m2 / float64(s.n-1)
 }
 
-func population(s *moments) float64 { return s.m2 / float64(s.n) }
+// population is 0 for one value, whatever it is.
+func population(s *moments) float64 {
+	switch {
+	case s.all() == 1:
+		return 0
+	case s.odd != 0:
+		return math.NaN()
+	}
+	return s.m2 / float64(s.n)
+}
+
+// meanError is the standard error of the mean.
+func meanError(s *moments) float64 {
+	if s.odd != 0 {
+		return math.NaN()
+	}
+	return math.Sqrt(population(s)) / math.Sqrt(float64(s.n))
+}
 
 // tally counts the true and the false, or the set bits, so that both can be taken away again.
 type tally struct{ yes, no int64 }

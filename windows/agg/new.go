@@ -51,20 +51,20 @@ func init() { // a variable's initializer would be a cycle: DISTINCT builds the 
 			return newMoments(s, 1, func(m *moments) float64 { return math.Sqrt(population(m)) })
 		},
 		"corr": func(s Spec) (*Func, error) {
-			return newJoint(s, 2, func(j *joint) float64 { return j.xy / math.Sqrt(j.sxx*j.syy) })
+			return newJoint(s, 2, true, func(j *joint) float64 { return j.xy / math.Sqrt(j.sxx*j.syy) })
 		},
 		"covar_pop": func(s Spec) (*Func, error) {
-			return newJoint(s, 1, func(j *joint) float64 { return j.xy / float64(j.n) })
+			return newJoint(s, 1, false, func(j *joint) float64 { return j.xy / float64(j.n) })
 		},
 		"covar_samp": func(s Spec) (*Func, error) {
-			return newJoint(s, 2, func(j *joint) float64 { return j.xy / float64(j.n-1) })
+			return newJoint(s, 2, false, func(j *joint) float64 { return j.xy / float64(j.n-1) })
 		},
-		"regr_slope": func(s Spec) (*Func, error) { return newJoint(s, 2, slope) },
+		"regr_slope": func(s Spec) (*Func, error) { return newJoint(s, 2, true, slope) },
 		"regr_intercept": func(s Spec) (*Func, error) {
-			return newJoint(s, 2, func(j *joint) float64 { return j.my - slope(j)*j.mx })
+			return newJoint(s, 2, true, func(j *joint) float64 { return j.my - slope(j)*j.mx })
 		},
 		"sem": func(s Spec) (*Func, error) {
-			return newMoments(s, 1, func(m *moments) float64 { return math.Sqrt(population(m)) / math.Sqrt(float64(m.n)) })
+			return newMoments(s, 1, meanError)
 		},
 	}
 	for alias, name := range map[string]string{

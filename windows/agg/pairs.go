@@ -9,12 +9,17 @@ import (
 // joint is the state of correlation and regression: means, sums of squared distances and of their
 // products, of pairs (y, x); steps forwards, backwards and merged as moments has them.
 type joint struct {
-	n            int64
+	n            int64 // of pairs of numbers
+	odd          int64 // of other pairs
 	mx, my       float64
 	sxx, syy, xy float64
 }
 
 func (s *joint) add(y, x float64, w int64) {
+	if x-x != 0 || y-y != 0 {
+		s.odd += w
+		return
+	}
 	for ; w > 0; w-- {
 		s.n++
 		dx, dy := x-s.mx, y-s.my
@@ -26,7 +31,7 @@ func (s *joint) add(y, x float64, w int64) {
 	}
 	for ; w < 0; w++ {
 		if s.n--; s.n == 0 {
-			*s = joint{}
+			*s = joint{odd: s.odd}
 			continue
 		}
 		dx, dy := x-s.mx, y-s.my
@@ -39,15 +44,17 @@ func (s *joint) add(y, x float64, w int64) {
 }
 
 func (s *joint) merge(o *joint) {
-	n := s.n + o.n
+	s.odd += o.odd
+	n, odd := s.n+o.n, s.odd
 	switch {
 	case o.n == 0:
 		return
 	case s.n == 0:
 		*s = *o
+		s.odd = odd
 		return
 	case n == 0:
-		*s = joint{}
+		*s = joint{odd: odd}
 		return
 	}
 	dx, dy := o.mx-s.mx, o.my-s.my
@@ -60,8 +67,9 @@ func (s *joint) merge(o *joint) {
 	s.n = n
 }
 
-// newJoint is an aggregate of pairs (y, x); least is how many a result needs. NaN is NULL.
-func newJoint(s Spec, least int64, value func(s *joint) float64) (*Func, error) {
+// newJoint is an aggregate of pairs (y, x); least is how many a result needs. Where it is a quotient
+// of deviations, what is divided by 0 is NULL and a deviation out of range fails.
+func newJoint(s Spec, least int64, quotient bool, value func(s *joint) float64) (*Func, error) {
 	for _, t := range s.Args {
 		if !t.IsNumeric() && t.Kind != row.Null {
 			s.Args = nil
@@ -81,29 +89,39 @@ func newJoint(s Spec, least int64, value func(s *joint) float64) (*Func, error) 
 			}),
 			merge: func(dst, src *joint) int { dst.merge(src); return 0 },
 			result: func(j *joint, out *row.Vector) error {
-				if j.n < least {
+				switch {
+				case j.n+j.odd < least:
 					out.AppendNull()
+					return nil
+				case !quotient && j.odd != 0:
+					out.AppendFloat64(math.NaN())
+					return nil
+				case !quotient:
+					out.AppendFloat64(value(j))
 					return nil
 				}
 				switch v := value(j); {
+				case j.odd != 0 || math.IsInf(v, 0):
+					return &Failure{Code: "out_of_range", Message: s.Name + " is out of range!"}
 				case math.IsNaN(v):
 					out.AppendNull()
-				case math.IsInf(v, 0):
-					return &Failure{Code: "out_of_range", Message: s.Name + " is out of range!"}
 				default:
 					out.AppendFloat64(v)
 				}
 				return nil
 			},
+			version: 2, // 1 had no odd
 			encode: func(s *joint, dst []byte) []byte {
-				dst = appendVarint(dst, s.n)
+				dst = appendVarint(appendVarint(dst, s.n), s.odd)
 				for _, x := range []float64{s.mx, s.my, s.sxx, s.syy, s.xy} {
 					dst = appendFloat(dst, x)
 				}
 				return dst
 			},
 			decode: func(s *joint, d *decoder) int {
-				s.n = d.varint()
+				if s.n = d.varint(); d.version > 1 {
+					s.odd = d.varint()
+				}
 				s.mx, s.my, s.sxx, s.syy, s.xy = d.float(), d.float(), d.float(), d.float(), d.float()
 				return 0
 			},

@@ -238,8 +238,22 @@ func newFSum(s Spec) (*Func, error) {
 	if len(s.Args) != 1 || !s.Args[0].IsNumeric() && s.Args[0].Kind != row.Null {
 		return nil, &Mismatch{Name: s.Name, Types: s.Args, Reason: "it takes a number"}
 	}
-	s.Args = []row.Type{row.Scalar(row.Double)}
-	return newSum(s)
+	double := row.Scalar(row.Double)
+	f := &Func{Type: double, Args: []row.Type{double}}
+	f.column = func() Column {
+		return floatColumn(func(s *inexact, out *row.Vector) error {
+			switch {
+			case s.n == 0:
+				out.AppendNull()
+			case s.nan > 0 || s.pos > 0 || s.neg > 0: // the error of an infinite sum is no number
+				out.AppendFloat64(math.NaN())
+			default:
+				out.AppendFloat64(s.value())
+			}
+			return nil
+		})
+	}
+	return f, nil
 }
 
 // newAvg is avg: a DOUBLE. Integers and decimals are summed exactly first.
