@@ -1,6 +1,7 @@
 package row
 
 import (
+	"encoding/binary"
 	"errors"
 	"math"
 	"math/bits"
@@ -19,6 +20,12 @@ import (
 // So the same number has the same key as BIGINT, HUGEINT and DECIMAL of one scale. An INTERVAL is
 // the integer of its microseconds with months of 30 days and days of 24 hours, as SQL compares
 // intervals; it comes back in days and microseconds.
+//
+// What is kept as a value and not as a key ([AppendValue]) is written likewise, but for two kinds
+// that a key does not give back as they were:
+//
+//	0x01            −0: 7f ff ff ff ff ff ff ff
+//	0x01            INTERVAL: its 16 bytes, big endian
 const (
 	keyNull  = 0x00
 	keyLast  = 0xff // NULL inside a nested value
@@ -57,6 +64,24 @@ func AppendRowKey(dst []byte, b *Batch, cols []int, i int) []byte {
 		dst = AppendKey(dst, b.Cols[c], i)
 	}
 	return dst
+}
+
+// AppendValue is AppendKey for what must come back as it was: −0 keeps its sign and an INTERVAL its
+// months. It has no order; DecodeKey reads it.
+func AppendValue(dst []byte, v *Vector, i int) []byte {
+	switch v.Type.Class() {
+	case Float64Class:
+		if !v.IsNull(i) && v.F64[i] == 0 && math.Signbit(v.F64[i]) {
+			return append(dst, keyValue, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
+		}
+	case Int128Class:
+		if !v.IsNull(i) && v.Type.Kind == Interval {
+			x := v.I128[i]
+			dst = binary.BigEndian.AppendUint64(append(dst, keyValue), uint64(x.Hi))
+			return binary.BigEndian.AppendUint64(dst, x.Lo)
+		}
+	}
+	return AppendKey(dst, v, i)
 }
 
 func appendIntKey(dst []byte, x int64) []byte {
@@ -172,6 +197,13 @@ func DecodeKey(t Type, src []byte, out *Vector) (rest []byte, err error) {
 		out.AppendInt64(x.Int64())
 		return rest, nil
 	case Int128Class:
+		if h == keyValue && t.Kind == Interval {
+			if len(src) < 17 {
+				return nil, errBadKey
+			}
+			out.AppendInt128(Int128{int64(binary.BigEndian.Uint64(src[1:])), binary.BigEndian.Uint64(src[9:])})
+			return src[17:], nil
+		}
 		x, rest, err := decodeIntKey(src)
 		if err != nil {
 			return nil, err

@@ -74,7 +74,7 @@ type group struct {
 func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, bounds []int8) (*aggregate, error) {
 	a := &aggregate{
 		e: e, id: id, keys: n.Keys, ties: n.Ties, then: n.Then, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(), bounds: bounds,
-		keyCols: newStore(n.Fields()[:len(n.Keys)]), marks: marks{e: e}, cold: newCold(e, spaceGroup, id),
+		keyCols: newUnsigned(n.Fields()[:len(n.Keys)]), marks: marks{e: e}, cold: newCold(e, spaceGroup, id),
 	}
 	a.table.keyOf = func(slot int32) string { return a.groups[slot].key }
 	for _, c := range n.Calls {
@@ -335,7 +335,7 @@ func (a *aggregate) differences(slots []int32, absent []bool, f *frame) {
 	for n, slot := range slots {
 		g := &a.groups[slot]
 		at := f.final(n)
-		if g.given && !absent[n] && g.givenAt == at && sameRow(a.given.cols, int(slot), a.result.Cols, nil, n) {
+		if g.given && !absent[n] && g.givenAt == at && exactRow(a.given.cols, int(slot), a.result.Cols, nil, n) {
 			continue
 		}
 		if g.given {

@@ -68,7 +68,7 @@ type entry struct {
 func newEmitter(e *Engine) *emitter {
 	m := &emitter{
 		e: e, visible: e.plan.Visible, key: e.plan.Key, fields: e.plan.Columns, passThrough: e.plan.PassThrough,
-		cur: newStore(e.plan.Columns), stage: row.NewBatch(e.plan.Columns, 0), cold: newCold(e, spaceRow, 0),
+		cur: newUnsigned(e.plan.Columns), stage: row.NewBatch(e.plan.Columns, 0), cold: newCold(e, spaceRow, 0),
 	}
 	m.table.keyOf = func(x int32) string { return m.entries[x].key }
 	m.begin()

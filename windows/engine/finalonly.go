@@ -190,7 +190,7 @@ func (o *finalOnly) save(w *writes) {
 			}
 			dst = appendPlaces(dst, x.meta.evidence)
 			for _, v := range o.store.cols {
-				dst = row.AppendKey(dst, v, int(slot))
+				dst = row.AppendValue(dst, v, int(slot))
 			}
 			w.set(append([]byte{spaceFinal, o.id}, x.key...), dst)
 		}

@@ -80,7 +80,7 @@ func (o *over) giveRows(slots []int32) {
 		o.compute(p.rows)
 		for i, r := range p.rows {
 			x := &o.rows.at[r]
-			if x.number > 0 && !o.failed[i] && p.givenAt == at && sameRow(o.rows.out.cols, int(r), o.values.Cols, nil, i) {
+			if x.number > 0 && !o.failed[i] && p.givenAt == at && exactRow(o.rows.out.cols, int(r), o.values.Cols, nil, i) {
 				p.given = append(p.given, r)
 				continue
 			}

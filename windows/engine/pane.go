@@ -173,7 +173,7 @@ func newPanes(a *aggregate, span *paneSpan, bounds []int8) *panes {
 		p.keys = append(p.keys, col)
 		fields = append(fields, a.fields[k])
 	}
-	p.keyCols = newStore(fields)
+	p.keyCols = newUnsigned(fields)
 	p.boundVec.Resize(1)
 	p.table.keyOf = func(g int32) string { return p.groups[g].key }
 	return p

@@ -290,7 +290,7 @@ func (s *sorted) insert(list []int32, key []byte, peers int, cols []*row.Vector,
 func (s *sorted) remove(list []int32, key []byte, cols []*row.Vector, i int) []int32 {
 	at, _ := slices.BinarySearchFunc(list, string(key), func(y int32, key string) int { return strings.Compare(s.at[y].sort, key) })
 	for k := at; k < len(list) && s.at[list[k]].sort == string(key); k++ {
-		if sameRow(s.store.cols, int(list[k]), cols, nil, i) {
+		if exactRow(s.store.cols, int(list[k]), cols, nil, i) {
 			s.leave(list[k])
 			return slices.Delete(list, k, k+1)
 		}
@@ -354,11 +354,11 @@ func (s *sorted) append(dst []byte, x int32) []byte {
 	}
 	dst = appendPlaces(dst, r.meta.evidence)
 	for _, v := range s.store.cols {
-		dst = row.AppendKey(dst, v, int(x))
+		dst = row.AppendValue(dst, v, int(x))
 	}
 	if s.out != nil && r.number > 0 {
 		for _, v := range s.out.cols {
-			dst = row.AppendKey(dst, v, int(x))
+			dst = row.AppendValue(dst, v, int(x))
 		}
 	}
 	return dst

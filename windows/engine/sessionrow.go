@@ -190,7 +190,7 @@ func (r *sessionRows) save(w *writes) {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(x.start))
 		dst = binary.BigEndian.AppendUint64(dst, uint64(x.end))
 		for _, v := range r.store.cols {
-			dst = row.AppendKey(dst, v, int(n))
+			dst = row.AppendValue(dst, v, int(n))
 		}
 		w.set(r.rowKey(x), dst)
 	}

@@ -29,7 +29,7 @@ import (
 //	v               the format; see header
 //
 // Values begin with the number of their format. Integers are varints; a watermark is 8 bytes, big
-// endian; columns are written with row.AppendKey one after the other; a length comes before bytes
+// endian; columns are written with row.AppendValue one after the other; a length comes before bytes
 // that others follow.
 const (
 	spaceTracker    = 't'
@@ -228,7 +228,7 @@ func (a *aggregate) save(w *writes) {
 		}
 		if g.given {
 			for _, v := range a.given.cols {
-				dst = row.AppendKey(dst, v, int(slot))
+				dst = row.AppendValue(dst, v, int(slot))
 			}
 		}
 		if earlier {
@@ -365,12 +365,12 @@ func (m *emitter) save(w *writes) {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(en.time))
 		if en.there {
 			for _, v := range m.cur.cols {
-				dst = row.AppendKey(dst, v, int(x))
+				dst = row.AppendValue(dst, v, int(x))
 			}
 		}
 		if en.staged && en.next >= 0 {
 			for _, v := range m.stage.Cols {
-				dst = row.AppendKey(dst, v, int(en.next))
+				dst = row.AppendValue(dst, v, int(en.next))
 			}
 		}
 		if en.evidence != nil {

@@ -10,6 +10,15 @@ import (
 // store keeps rows of the same columns under numbers that are used again.
 type store struct {
 	cols []*row.Vector
+	// unsigned: −0 is kept as 0, as it is where rows are known by a key.
+	unsigned bool
+}
+
+// newUnsigned is a store in which −0 is 0: of keys, and of rows that are given out of a view.
+func newUnsigned(fields []row.Field) *store {
+	s := newStore(fields)
+	s.unsigned = true
+	return s
 }
 
 func newStore(fields []row.Field) *store {
@@ -23,6 +32,17 @@ func newStore(fields []row.Field) *store {
 // set copies row j of the columns of src that are named by cols (nil: all) to row i. The strings of a
 // row share one piece of memory.
 func (s *store) set(i int, src []*row.Vector, cols []int, j int) {
+	s.copy(i, src, cols, j)
+	if s.unsigned {
+		for _, v := range s.cols {
+			if v.Type.Class() == row.Float64Class {
+				v.F64[i] += 0
+			}
+		}
+	}
+}
+
+func (s *store) copy(i int, src []*row.Vector, cols []int, j int) {
 	size, strs := 0, 0
 	for c, v := range s.cols {
 		from := src[column(cols, c)]
@@ -85,7 +105,7 @@ func setValue(v *row.Vector, i int, src *row.Vector, j int) {
 	v.Nulls.Clear(i)
 	switch v.Type.Class() {
 	case row.Float64Class:
-		v.F64[i] = src.F64[j] + 0 // −0 becomes 0, as it does when it is saved in a key
+		v.F64[i] = src.F64[j]
 	case row.Int128Class:
 		v.I128[i] = src.I128[j]
 	case row.StringClass:
@@ -110,6 +130,20 @@ func sameRow(a []*row.Vector, i int, b []*row.Vector, cols []int, j int) bool {
 		}
 	}
 	return true
+}
+
+// exactRow is sameRow, and −0 is not 0.
+func exactRow(a []*row.Vector, i int, b []*row.Vector, cols []int, j int) bool {
+	for c, v := range a {
+		if v.Type.Class() != row.Float64Class || v.IsNull(i) || v.F64[i] != 0 {
+			continue
+		}
+		from := b[column(cols, c)]
+		if from.IsNull(j) || math.Signbit(v.F64[i]) != math.Signbit(from.F64[j]) {
+			return false
+		}
+	}
+	return sameRow(a, i, b, cols, j)
 }
 
 func sameValue(a *row.Vector, i int, b *row.Vector, j int) bool {
