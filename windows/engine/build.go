@@ -60,7 +60,7 @@ func (b *builder) node(n query.Node, last bool) (*targets, error) {
 	case *query.Scan:
 		outs = b.scan(n)
 	case *query.Filter:
-		o := &filter{e: b.e, pred: n.Pred}
+		o := &filter{e: b.e, pred: n.Pred, unsure: n.Unsure}
 		own, outs = o, &o.outs
 		err = b.connect(n.In, own, last)
 	case *query.Project:
@@ -409,7 +409,7 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 		}
 		o := &sessions{
 			e: b.e, id: b.ids, number: n.Number, kind: windows.Sessions{Gap: gap}, timeCol: n.TimeCol, keys: n.Keys,
-			where: n.Where, options: options, table: map[string][]int32{}, start: row.NewVector(ts, 0),
+			where: n.Where, unsure: n.Unsure, options: options, table: map[string][]int32{}, start: row.NewVector(ts, 0),
 		}
 		b.ids++
 		b.sess[n] = o
@@ -440,7 +440,7 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 		}
 		o := newSliding(b.e, b.ids, n.In.Fields())
 		o.number, o.kind, o.timeCol, o.keys, o.where = n.Number, windows.Sliding{Size: size}, n.TimeCol, n.Keys, n.Where
-		o.options = options
+		o.options, o.unsure = options, n.Unsure
 		b.ids++
 		b.e.windows = append(b.e.windows, o)
 		b.e.ops = append(b.e.ops, o)

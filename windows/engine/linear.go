@@ -91,17 +91,35 @@ func (s *scan) nulls(i, n int) *row.Vector {
 
 // filter gives on the rows for which a predicate is true.
 type filter struct {
-	e    *Engine
-	pred *expr.Expr
-	outs targets
+	e      *Engine
+	pred   *expr.Expr
+	unsure query.Unsure
+	outs   targets
 
 	errs expr.Errors
 }
 
 func (o *filter) take(c *chunk) {
 	out := *c
-	out.sel = o.e.keep(o.pred, c, &o.errs, nil)
+	if c.f.trial {
+		out.sel = o.e.mayPass(o.pred, o.unsure, c, &o.errs)
+	} else {
+		out.sel = o.e.keep(o.pred, c, &o.errs, nil)
+	}
 	o.outs.send(&out)
+}
+
+// mayPass returns the rows of a trial that a condition may let through with some bounds.
+func (e *Engine) mayPass(pred *expr.Expr, u query.Unsure, c *chunk, errs *expr.Errors) []int32 {
+	if !u.Moving {
+		return e.keep(pred, c, errs, nil)
+	}
+	some := *c
+	if u.Alone != nil {
+		some.sel = e.keep(u.Alone, c, errs, nil)
+	}
+	e.keep(pred, &some, errs, nil) // for what fails with any
+	return some.sel
 }
 
 // keep returns the rows of c for which pred is true. Rows on which it fails are outside the view.

@@ -7,6 +7,7 @@ import (
 	"tidemark/storage/row"
 	"tidemark/windows"
 	"tidemark/windows/expr"
+	"tidemark/windows/query"
 )
 
 // sessions gives each event the session that it belongs to, and judges it by its own window and
@@ -27,6 +28,7 @@ type sessions struct {
 	timeCol int
 	keys    []int
 	where   *expr.Expr
+	unsure  query.Unsure
 	outs    targets
 	options Function
 	// One of the two is behind it: an aggregate that groups by the session, or rows that are kept.
@@ -87,6 +89,8 @@ func (o *sessions) take(c *chunk) {
 		}
 		if o.rows == nil || !o.rows.filters {
 			out.sel = sel
+		} else if o.unsure.Alone != nil {
+			out.sel = o.e.keep(o.unsure.Alone, &own, &o.errs, nil)
 		}
 	}
 	o.given = out

@@ -10,6 +10,7 @@ import (
 	"tidemark/windows"
 	"tidemark/windows/agg"
 	"tidemark/windows/expr"
+	"tidemark/windows/query"
 )
 
 // sliding gives each event in every window of its key that holds it: there is one for each
@@ -27,6 +28,7 @@ type sliding struct {
 	timeCol int
 	keys    []int
 	where   *expr.Expr
+	unsure  query.Unsure
 	outs    targets
 	options Function
 
@@ -102,9 +104,13 @@ func (o *sliding) take(c *chunk) {
 	own.Cols = append(slices.Clip(c.Cols), o.start, o.end)
 	own.f = &frame{up: c.f, batch: true, origin: c.f.origin, trial: true}
 	if o.where != nil {
-		own.sel = o.e.keep(o.where, &own, &o.errs, nil)
+		all := own
+		own.sel = o.e.keep(o.where, &all, &o.errs, nil)
+		o.passes = own.sel
+		if o.unsure.Moving {
+			own.sel = o.e.mayPass(o.where, o.unsure, &all, &o.errs)
+		}
 	}
-	o.passes = own.sel
 	o.outs.send(&own)
 	o.e.wait(o, &o.in)
 }
@@ -339,7 +345,7 @@ func (o *sliding) save(w *writes) {
 		x.save = false
 		dst := binary.AppendVarint([]byte{stateFormat}, int64(x.partition))
 		for _, v := range o.store.cols {
-			dst = row.AppendKey(dst, v, int(r))
+			dst = row.AppendValue(dst, v, int(r))
 		}
 		w.set(o.rowKey(x), dst)
 	}

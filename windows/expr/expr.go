@@ -15,12 +15,12 @@ type Expr struct {
 	// Text is the expression as SQL, for messages and plans.
 	Text string
 
-	form   form
-	column int
-	value  *row.Vector // of a constant: one value
-	args   []*Expr
-	kernel kernel
-	lazy   lazy
+	form     form
+	column   int
+	value    *row.Vector // of a constant: one value
+	args     []*Expr
+	kernel   kernel
+	lazy     lazy
 	junction junction
 	// nullable: the kernel sees rows with null arguments too; else NULL in gives NULL out.
 	nullable bool

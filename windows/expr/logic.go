@@ -37,6 +37,18 @@ func (e *Expr) undecided(j junction) *Expr {
 	return mustJoin(junctionOr, []*Expr{open, IsNull(e.Clone())})
 }
 
+// Conjuncts are the operands of an AND, of those inside it too; of anything else it alone.
+func (e *Expr) Conjuncts() []*Expr {
+	if e.junction != junctionAnd {
+		return []*Expr{e}
+	}
+	var out []*Expr
+	for _, a := range e.args {
+		out = append(out, a.Conjuncts()...)
+	}
+	return out
+}
+
 // mustJoin joins truths.
 func mustJoin(j junction, args []*Expr) *Expr {
 	copies := make([]*Expr, len(args))

@@ -557,7 +557,7 @@ func (s *single) compute(n query.Node) *row.Batch {
 		if in == nil {
 			return nil
 		}
-		return s.keep(n.Pred, in)
+		return s.keep(n.Pred, n.Unsure, in)
 	case *query.Project:
 		in := s.rows(n.In)
 		if in == nil {
@@ -611,11 +611,20 @@ func (s *single) assign(a *query.Assign, in *row.Batch) *row.Batch {
 	if a.Where == nil {
 		return out
 	}
-	return s.keep(a.Where, out)
+	return s.keep(a.Where, a.Unsure, out)
 }
 
-// keep are the rows for which an expression is true.
-func (s *single) keep(pred *expr.Expr, in *row.Batch) *row.Batch {
+// keep are the rows for which an expression is true, or may be with other bounds of a session or
+// slide.
+func (s *single) keep(pred *expr.Expr, u query.Unsure, in *row.Batch) *row.Batch {
+	if u.Moving {
+		if u.Alone != nil {
+			in = s.keep(u.Alone, query.Unsure{}, in)
+		}
+		var errs expr.Errors
+		pred.Eval(in, nil, &errs)
+		return s.without(in, &errs)
+	}
 	var errs expr.Errors
 	v := pred.Eval(in, nil, &errs)
 	out := &row.Batch{}

@@ -80,6 +80,7 @@ func (b *binder) finish(root *relation) {
 	}
 	node, to := prune(root.node, need, b.always)
 	p.Root, p.Key = node, movedAll(root.key, to)
+	settleUnsure(node)
 	b.readSources(node, map[Node]bool{})
 	p.PassThrough, p.NeverFinal, p.NeverFinalWhy = root.once, root.never != "", root.never
 	seen := map[string]bool{}

@@ -144,15 +144,17 @@ type Assign struct {
 	Number int
 	// Where is the WHERE of the SELECT that reads the function, over this node's own columns, or
 	// nil. Only rows that pass are given out, and only they can be late (L1).
-	Where *expr.Expr
+	Where  *expr.Expr
+	Unsure Unsure // of Where
 
 	fields []row.Field
 }
 
 // Filter gives the rows for which Pred is true.
 type Filter struct {
-	In   Node
-	Pred *expr.Expr
+	In     Node
+	Pred   *expr.Expr
+	Unsure Unsure
 }
 
 // Project computes one column for each expression.
