@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Frame is what every page has around its content.
@@ -19,6 +20,8 @@ type Frame struct {
 	CSRF, Who string
 	// Bare: no navigation, for who is not signed in.
 	Bare bool
+	// Link is the token of a page that was shared; its script shows it to the server.
+	Link string
 }
 
 // Link is a name with its title; Note says more.
@@ -59,6 +62,11 @@ type Dashboard struct {
 	// Doc is the definition as it is kept, for the editor. Managed names who else keeps it.
 	Doc, Managed string
 	MayEdit      bool
+	// Annotations are the notes of the range as JSON, [] when there are none.
+	Annotations string
+	// Shared: the page of a read-only link; Filters are the link's, as a JSON object.
+	Shared  bool
+	Filters string
 }
 
 // Ranges are the presets of the range picker.
@@ -185,6 +193,27 @@ type StreamPage struct {
 	Events      [][3]string // place, time, event
 }
 
+// when is an instant as people read it, in UTC; other texts stay what they are. The whole instant
+// stands in the title.
+func when(text string) string {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return text
+	}
+	if at = at.UTC(); at.Format(time.DateOnly) == time.Now().UTC().Format(time.DateOnly) {
+		return at.Format("15:04:05") + " UTC"
+	}
+	return at.Format("2 Jan 2006 15:04:05") + " UTC"
+}
+
+// titleOf says more about a fact: what it was made of, when nothing else does.
+func titleOf(f Fact) string {
+	if f.Title == "" && when(f.Value) != f.Value {
+		return f.Value
+	}
+	return f.Title
+}
+
 // Fact is a name with a value. Tone is good, warn, bad or empty; Title says more.
 type Fact struct{ Name, Value, Tone, Title string }
 
@@ -250,6 +279,25 @@ type Ops struct {
 // Gauge is one figure. One with a Total is a counter that the page shows as a rate; one with a
 // Bound fills a meter by its Share in percent.
 type Gauge struct{ ID, Title, Value, Total, Unit, Bound, Share, Note string }
+
+// partitionColumns head the table of a stream's partitions.
+var partitionColumns = []string{"partition", "first offset", "next offset", "watermark", "size"}
+
+// keptColumns head the table of what is kept of each stream.
+var keptColumns = []string{"stream", "kept for", "up to", "holds", "ids remembered for", "out of order by"}
+
+// pageOf is where the page of a thing lies that a column names, or empty.
+func pageOf(column string) string {
+	return map[string]string{"stream": "/streams/", "view": "/views/"}[column]
+}
+
+// labelOf is the head of a cell where the table is too narrow for a row of heads.
+func labelOf(columns []string, i int) string {
+	if i < len(columns) {
+		return columns[i]
+	}
+	return ""
+}
 
 // OpsTable is figures by name.
 type OpsTable struct {

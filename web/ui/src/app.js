@@ -29,6 +29,10 @@ if (pill) {
     const board = new Board(boardRoot);
     board.panels = [...boardRoot.querySelectorAll("[data-panel]")].map((root) => mount(root, live, board));
     document.getElementById("help")?.addEventListener("click", () => document.getElementById("keys").showModal());
+    document.getElementById("share")?.addEventListener("click", async (e) => {
+      const may = e.currentTarget.dataset.may !== undefined;
+      (await import("./share.js")).share(board, may);
+    });
     document.getElementById("edit")?.addEventListener("click", async () => (await import("./edit.js")).edit(board, live));
   }
   if (document.getElementById("tail") || document.getElementById("view-rows")) {

@@ -3,7 +3,6 @@
 
 import { Chart } from "./chart.js";
 import { Rows } from "./rows.js";
-import { sortedBy } from "./panels.js";
 import { h } from "./dom.js";
 
 const CHARTS = 8;
@@ -21,7 +20,7 @@ const panels = Array.from({ length: CHARTS }, () => {
   const body = h("div", { class: "panel-body" });
   document.body.append(body);
   const panel = { config, tz: "UTC", body, root: body, merge: () => "sum", board: { filters: new Map() } };
-  panel.rows = new Rows(["n"]);
+  panel.rows = new Rows(["n"], "window_start");
   const rows = [];
   for (let i = 0; i < POINTS; i++) for (let s = 0; s < SERIES; s++) rows.push(row(i, s));
   panel.rows.snapshot({ rows, statuses: rows.map(() => "final") });
@@ -38,7 +37,7 @@ const frame = () => {
     for (let s = 0; s < SERIES; s++) changes.push({ op: "-", row: row(tick, s) }, { op: "+", row: row(POINTS + tick, s), status: "provisional" });
     p.rows.changes({ changes }, Date.now());
     const from = (now - POINTS + tick) * 1000;
-    p.chart.draw(sortedBy([...p.rows], "window_start"), [], { from, to: from + POINTS * 1000, span: POINTS * 1000, fixed: true, moving: false });
+    p.chart.draw(p.rows, { from, to: from + POINTS * 1000, span: POINTS * 1000, fixed: true, moving: false }, false);
   }
   // uPlot draws in a microtask behind this one: the tick ends when the canvases are painted.
   queueMicrotask(() =>

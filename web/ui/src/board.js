@@ -1,10 +1,15 @@
-// What all panels of a dashboard share: the range, filters, pause, comparison, and one drawing
-// frame for all. All of it stands in the address, so a link shows what its sender saw.
+// What all panels of a dashboard share: the range, its zone, filters, pause, comparison, and one
+// drawing frame for all. All of it stands in the address, so a link shows what its sender saw.
 
-import { h, patch } from "./dom.js";
+import { h } from "./dom.js";
 import { parseRange, rangeTitle, identifier, literal, cell } from "./format.js";
+import { picker, iso, isZone } from "./picker.js";
+import { search } from "./search.js";
+import { Notes } from "./notes.js";
+import { get, link } from "./server.js";
 
 const FRAME = 120; // milliseconds between two drawings at the least
+const ASK_EVERY = 10000; // milliseconds between two questions about the views' states and counts
 const LONG_PRESS = 5000; // a pointer that is down longer than this holds no drawing back
 
 export class Board {
@@ -15,20 +20,25 @@ export class Board {
   #seen = new Map(); // stream → partitions' next offsets, the highest that any panel has shown
   #base = 0;
   #down = 0;
+  #views = new Map(); // view or alert → what the server says of it
 
   constructor(root) {
     this.root = root;
     this.name = root.dataset.name;
-    this.tz = root.dataset.tz || "UTC";
+    this.zone = root.dataset.tz || "UTC";
+    this.shared = root.dataset.shared !== undefined;
     this.home = root.dataset.range;
+    this.fixed = Object.entries(JSON.parse(root.dataset.filters || "{}")); // a shared link's filters, which nobody can take off
     this.button = document.getElementById("pause");
     this.button?.addEventListener("click", () => this.toggle());
     this.picker = document.getElementById("range");
     this.crumbs = document.getElementById("filters");
     this.comparing = document.getElementById("compare");
     this.comparing?.addEventListener("click", () => this.go({ compare: !this.compare }));
-    this.#pickers();
+    this.#crumbs();
+    picker(this);
     this.#keys();
+    this.notes = new Notes(this);
     addEventListener("popstate", () => this.#read(true));
     root.addEventListener("pointerdown", () => (this.#down = Date.now()));
     for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => (this.#down = 0));
@@ -43,6 +53,8 @@ export class Board {
       requestAnimationFrame(frame);
     };
     requestAnimationFrame(frame);
+    queueMicrotask(() => this.#ask()); // when it has its panels
+    setInterval(() => this.#ask(), ASK_EVERY);
   }
 
   // held says that nothing is to be drawn: paused, hidden, or a pointer is dragging.
@@ -63,15 +75,21 @@ export class Board {
 
   // go changes parts of the state and writes it into the address.
   go(change, push = true) {
-    const next = { range: this.range, filters: this.filters, compare: this.compare, ...change };
+    history[push ? "pushState" : "replaceState"](null, "", this.address(change));
+    this.#read(true);
+  }
+
+  // address is the page's address with parts of the state changed.
+  address(change) {
+    const next = { range: this.range, filters: this.filters, compare: this.compare, tz: this.tz, ...change };
     const url = new URL(location.href);
-    for (const name of [...url.searchParams.keys()]) if (name.startsWith("f.") || ["range", "compare", "paused"].includes(name)) url.searchParams.delete(name);
+    for (const name of [...url.searchParams.keys()]) if (name.startsWith("f.") || ["range", "compare", "paused", "tz"].includes(name)) url.searchParams.delete(name);
     if (next.range !== this.home) url.searchParams.set("range", next.range);
     for (const [column, value] of next.filters) url.searchParams.set(`f.${column}`, JSON.stringify(value));
+    if (next.tz !== this.zone) url.searchParams.set("tz", next.tz);
     if (next.compare) url.searchParams.set("compare", "previous");
     if (next.paused ?? (this.paused && !parseRange(this.range)?.fixed)) url.searchParams.set("paused", "1");
-    history[push ? "pushState" : "replaceState"](null, "", url);
-    this.#read(true);
+    return url;
   }
 
   // #read takes the state from the address.
@@ -80,6 +98,7 @@ export class Board {
     const range = asked.get("range");
     this.range = range && parseRange(range) ? range : this.home;
     if (!parseRange(this.range)) this.range = "now-1h";
+    this.tz = isZone(asked.get("tz") ?? "") ? asked.get("tz") : this.zone;
     this.filters = new Map();
     for (const [name, text] of asked) {
       if (!name.startsWith("f.")) continue;
@@ -95,7 +114,7 @@ export class Board {
     this.#pause(asked.get("paused") === "1" || parseRange(this.range).fixed);
     this.#show();
     // Pausing and going on changes nothing that a panel has asked for.
-    const asks = JSON.stringify([this.range, [...this.filters], this.compare]);
+    const asks = JSON.stringify([this.range, [...this.filters], this.compare, this.tz]);
     const changed = asks !== this.#asks;
     this.#asks = asks;
     if (tell && changed) for (const f of this.#changes) f();
@@ -108,8 +127,7 @@ export class Board {
   zoom(from, to) {
     if (to - from < 1000) return;
     this.#zoomed.push(this.range);
-    const text = (t) => new Date(Math.round(t)).toISOString().replace(/\.\d+Z$/, "Z");
-    this.go({ range: `${text(from)},${text(to)}` });
+    this.go({ range: `${iso(from)},${iso(to)}` });
   }
 
   zoomOut() {
@@ -176,17 +194,20 @@ export class Board {
   #show() {
     const title = this.picker?.querySelector("summary span");
     if (title) title.textContent = rangeTitle(this.range, this.tz);
+    const zone = this.picker?.querySelector("summary small");
+    if (zone) zone.textContent = this.tz;
     this.comparing?.setAttribute("aria-pressed", String(this.compare));
     if (!this.crumbs) return;
-    this.crumbs.hidden = this.filters.size === 0;
+    this.crumbs.hidden = this.filters.size + this.fixed.length === 0;
     const items = [...this.filters].map(([column, value]) =>
       h("li", null, h("button", { type: "button", class: "crumb", "data-column": column, "aria-label": `Remove the filter ${column} = ${cell(value)}` }, `${column} = ${cell(value, null, this.tz)}`, h("i", { "aria-hidden": "true" }, "✕"))),
     );
     if (this.filters.size > 1) items.push(h("li", null, h("button", { type: "button", class: "crumb", "data-column": "" }, "clear all")));
-    this.crumbs.replaceChildren(h("li", { class: "muted" }, "Only"), ...items);
+    const fixed = this.fixed.map(([column, value]) => h("li", null, h("span", { class: "crumb" }, `${column} = ${cell(value, null, this.tz)}`)));
+    this.crumbs.replaceChildren(h("li", { class: "muted" }, "Only"), ...fixed, ...items);
   }
 
-  #pickers() {
+  #crumbs() {
     this.crumbs?.addEventListener("click", (e) => {
       const column = e.target.closest("button")?.dataset.column;
       if (column === undefined) return;
@@ -195,83 +216,11 @@ export class Board {
       else filters.clear();
       this.go({ filters });
     });
-    if (!this.picker) return;
-    const form = this.picker.querySelector("form");
-    const typed = form.elements.typed;
-    const wrong = form.querySelector(".wrong");
-    const close = (range) => {
-      this.picker.open = false;
-      this.#zoomed = [];
-      this.go({ range, paused: false });
-      this.picker.querySelector("summary").focus();
-    };
-    this.picker.addEventListener("toggle", () => {
-      if (!this.picker.open) return;
-      typed.value = this.range;
-      wrong.hidden = true;
-      const w = this.window;
-      form.elements.from.value = this.#local(w.from);
-      form.elements.to.value = this.#local(w.to);
-      typed.focus();
-      typed.select();
-    });
-    this.picker.addEventListener("click", (e) => {
-      const preset = e.target.closest("[data-range]")?.dataset.range;
-      if (preset) close(this.#preset(preset));
-      if (e.target.closest("[data-absolute]")) {
-        const [a, b] = ["from", "to"].map((n) => this.#instant(form.elements[n].value));
-        if (a && b && a < b) close(`${new Date(a).toISOString().replace(".000Z", "Z")},${new Date(b).toISOString().replace(".000Z", "Z")}`);
-        else this.#say(wrong, "The first instant must lie before the second.");
-      }
-    });
-    form.addEventListener("submit", (e) => {
-      e.preventDefault();
-      const text = typed.value.trim();
-      if (parseRange(text)) close(text);
-      else this.#say(wrong, "Write now-6h, now-7d,now-1d, or two instants with a comma.");
-    });
-    this.picker.addEventListener("keydown", (e) => {
-      if (e.key !== "Escape") return;
-      this.picker.open = false;
-      this.picker.querySelector("summary").focus();
-    });
-    document.addEventListener("click", (e) => {
-      if (!this.picker.contains(e.target)) this.picker.open = false;
-    });
   }
 
-  #say(where, text) {
-    where.hidden = false;
-    where.textContent = text;
-  }
-
-  // #offset is how far the board's zone is ahead of UTC at an instant, in milliseconds.
-  #offset(at) {
-    const parts = new Intl.DateTimeFormat("en-CA", { timeZone: this.tz, hourCycle: "h23", year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" }).formatToParts(at);
-    const p = Object.fromEntries(parts.map((x) => [x.type, Number(x.value)]));
-    return Date.UTC(p.year, p.month - 1, p.day, p.hour, p.minute, p.second) - Math.floor(at / 1000) * 1000;
-  }
-
-  // #local and #instant turn instants into what a datetime-local field holds, in the board's zone.
-  #local(at) {
-    return new Date(at + this.#offset(at)).toISOString().slice(0, 16);
-  }
-
-  #instant(text) {
-    const wall = Date.parse(`${text}Z`);
-    if (Number.isNaN(wall)) return null;
-    const guess = wall - this.#offset(wall);
-    return wall - this.#offset(guess);
-  }
-
-  #preset(name) {
-    const now = Date.now();
-    const day = this.#local(now).slice(0, 10);
-    const at = (d) => new Date(this.#instant(`${d}T00:00`)).toISOString().replace(".000Z", "Z");
-    if (name === "today") return `${at(day)},now`;
-    if (name === "month") return `${at(day.slice(0, 8) + "01")},now`;
-    if (name === "yesterday") return `${at(new Date(Date.parse(`${day}T00:00Z`) - 864e5).toISOString().slice(0, 10))},${at(day)}`;
-    return name;
+  // forget makes the present range the one to go back to.
+  forget() {
+    this.#zoomed = [];
   }
 
   #keys() {
@@ -281,7 +230,7 @@ export class Board {
         t: () => (this.picker.open = true),
         p: () => this.toggle(),
         r: () => this.refresh(),
-        "/": () => this.search(),
+        "/": () => search(this.root),
         e: () => document.getElementById("edit")?.click(),
         "?": () => document.getElementById("keys")?.showModal(),
       }[e.key];
@@ -295,24 +244,18 @@ export class Board {
     for (const f of this.#changes) f();
   }
 
-  // search finds panels by their title.
-  search() {
-    const box = document.getElementById("search");
-    if (!box) return;
-    box.hidden = false;
-    box.focus();
-    box.oninput = () => {
-      for (const p of this.root.querySelectorAll(".panel")) p.classList.toggle("unlike", !p.getAttribute("aria-label").toLowerCase().includes(box.value.toLowerCase()));
-    };
-    box.onkeydown = (e) => {
-      if (e.key !== "Escape" && e.key !== "Enter") return;
-      const found = [...this.root.querySelectorAll(".panel:not(.unlike)")][0];
-      if (e.key === "Enter" && box.value) found?.focus();
-      if (e.key === "Escape" || !box.value) {
-        box.value = "";
-        box.oninput();
-        box.hidden = true;
-      }
-    };
+  // about is what the server says of a view: its state, and how many of its events came late.
+  about(view) {
+    return this.#views.get(view);
+  }
+
+  async #ask() {
+    if (document.hidden || link) return;
+    try {
+      const kinds = ["views", ...(this.panels?.some((p) => p?.config.type === "alerts") ? ["alerts"] : [])];
+      for (const kind of kinds) for (const v of (await get(`/v1/${kind}`, { limit: 1000 })).items) this.#views.set(v.name, v);
+    } catch {
+      // the banner tells that the server is away
+    }
   }
 }

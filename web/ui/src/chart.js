@@ -2,12 +2,14 @@
 // shrinks slowly, so that a live chart does not jump.
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
-import { h, patch } from "./dom.js";
+import { h } from "./dom.js";
 import { number, axisNumber, time, axisTime } from "./format.js";
+import { Columns } from "./columns.js";
+import { Legend } from "./legend.js";
+import { flags } from "./notes.js";
 
-const MAX_SERIES = 8;
 const SHRINK = 0.04; // share of the way a frame that the y-range takes back towards its data
-const MARK_FOR = 8000; // a corrected point is ringed this long
+const MOST_DENSE = 10; // pixels a point, below which a dashed line is a thicket
 const DOUBLE = 280; // milliseconds that a second click may take
 const dashes = [[], [6, 3], [2, 3], [10, 4], [1, 4], [8, 3, 2, 3], [4, 4], [12, 3]];
 
@@ -20,35 +22,50 @@ const css = (name) => {
 };
 const faded = (color, alpha) => color.replace(/^rgb\((.*)\)$/, `rgba($1, ${alpha})`);
 
+// alone picks the points that have no neighbour: no line shows them.
+const alone = (u, k) => {
+  const ys = u.data[k];
+  const out = [];
+  const none = (v) => v === null || v === undefined;
+  for (let i = 0; i < ys.length; i++) if (!none(ys[i]) && none(ys[i - 1]) && none(ys[i + 1])) out.push(i);
+  return out;
+};
+
 export class Chart {
   constructor(panel) {
     this.panel = panel;
     this.config = panel.config;
-    this.tz = panel.tz;
     this.style = this.config.type === "bar" ? (this.config.series ? "stacked bars" : "bars") : (this.config.style ?? "line");
     this.stacked = this.style.startsWith("stacked");
     this.barred = this.style.includes("bars");
     this.frame = h("div", { class: "chart", tabindex: "0", role: "application", "aria-roledescription": "chart" });
-    this.legend = h("ul", { class: "legend" });
-    this.at = h("p", { class: "chart-at" });
+    this.legend = new Legend(panel, (k) => this.#focus(k));
     this.region = h("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
-    panel.body.append(this.frame, h("div", { class: "chart-foot" }, this.legend, this.at), this.region);
-    this.names = [];
+    panel.body.append(this.frame, this.legend.foot, this.region);
+    this.columns = new Columns(this.config, (y) => panel.merge(y));
     this.top = 0;
     this.low = 0;
-    this.marks = [];
     this.sized = new ResizeObserver(() => this.#resize());
     this.sized.observe(panel.body);
+    this.sized.observe(this.legend.foot);
     this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.repaint = () => this.#rebuild();
     this.dark.addEventListener("change", this.repaint);
     this.themed = new MutationObserver(this.repaint);
     this.themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
     this.frame.addEventListener("keydown", (e) => this.#key(e));
-    this.legend.addEventListener("click", (e) => {
+    this.legend.list.addEventListener("click", (e) => {
       const i = e.target.closest("button")?.dataset.series;
-      if (i !== undefined && this.config.series) panel.board.filter(this.config.series, this.values.get(this.names[i]) ?? this.names[i]);
+      if (i !== undefined && this.config.series) panel.board.filter(this.config.series, this.columns.values.get(this.names[i]) ?? this.names[i]);
     });
+  }
+
+  get tz() {
+    return this.panel.tz;
+  }
+
+  get names() {
+    return this.columns.names;
   }
 
   end() {
@@ -64,84 +81,36 @@ export class Chart {
     this.panel.chart = null;
   }
 
-  // draw shows entries, and those of the period before moved onto it.
-  draw(entries, previous, window) {
+  // draw shows rows; comparing: those of before the window as the period before.
+  draw(rows, window, comparing) {
     this.window = window;
-    const { x, y, series } = this.config;
-    const measure = y[0];
-    const how = this.panel.merge(measure);
-    const times = new Map();
-    const totals = new Map();
-    const now = Date.now();
-    this.values = new Map();
-    this.marks = [];
-    const slotAt = (t) => {
-      if (!times.has(t)) times.set(t, { open: false, values: new Map(), was: new Map() });
-      return times.get(t);
-    };
-    const put = (slot, name, v) => {
-      const n = v === null || v === undefined ? null : Number(v);
-      const had = slot.values.get(name);
-      if (had === undefined || had === null || n === null) slot.values.set(name, n ?? had ?? null);
-      else if (how === "sum") slot.values.set(name, had + n);
-      else if (how === "min") slot.values.set(name, Math.min(had, n));
-      else if (how === "max") slot.values.set(name, Math.max(had, n));
-      else this.clash = true;
-      totals.set(name, (totals.get(name) ?? 0) + Math.abs(n ?? 0));
-    };
-    this.clash = false;
-    for (const e of entries) {
-      const t = (e.at ??= Date.parse(e.row[x]) / 1000);
-      const slot = slotAt(t);
-      slot.open ||= e.status === "provisional";
-      if (series) this.values.set(String(e.row[series] ?? "–"), e.row[series] ?? null);
-      for (const [name, v, was] of series ? [[String(e.row[series] ?? "–"), e.row[measure], e.was?.[measure]]] : y.map((n) => [n, e.row[n], e.was?.[n]])) {
-        put(slot, name, v);
-        if (e.was && was !== v) {
-          slot.was.set(name, was);
-          if (now - e.changed < MARK_FOR) this.marks.push({ t, name });
-        }
-      }
-    }
-    const before = "period before";
-    if (previous.length) {
-      for (const e of previous) {
-        const slot = slotAt((Date.parse(e.row[x]) + window.span) / 1000);
-        if (!series) put(slot, before, e.row[measure]);
-        else if (how === "sum") put(slot, before, e.row[measure]);
-      }
-      totals.delete(before);
-    }
-    // A series keeps its colour: new names join at the end.
-    const ranked = [...totals.keys()].sort((a, b) => totals.get(b) - totals.get(a)).slice(0, MAX_SERIES);
-    const names = [...this.names.filter((n) => totals.has(n)), ...ranked.filter((n) => !this.names.includes(n))].slice(0, MAX_SERIES);
-    const left = totals.size - names.length;
-    this.rest = left > 0 ? `and ${left} more` : "";
-    const xs = [...times.keys()].sort((a, b) => a - b);
-    this.raw = names.map((n) => xs.map((t) => times.get(t).values.get(n) ?? null));
-    this.was = names.map((n) => xs.map((t) => times.get(t).was.get(n)));
-    this.beforeLine = previous.length && xs.some((t) => times.get(t).values.has(before)) ? xs.map((t) => times.get(t).values.get(before) ?? null) : null;
-    let drawn = this.raw;
+    const c = this.columns;
+    c.take(rows, comparing ? window.from / 1000 : undefined, window.span / 1000);
+    const names = c.names;
+    let drawn = c.raw;
     if (this.stacked) {
-      const sums = xs.map(() => 0);
-      drawn = this.raw.map((ys) => ys.map((v, i) => (sums[i] += v ?? 0)));
+      const sums = c.xs.map(() => 0);
+      drawn = c.raw.map((ys) => ys.map((v, i) => (sums[i] += v ?? 0)));
     }
     // Stacked bars hide what lies behind them: the highest is drawn first.
     this.order = names.map((_, k) => (this.stacked && this.barred ? names.length - 1 - k : k));
-    const data = [xs, ...this.order.map((k) => drawn[k])];
-    if (this.beforeLine) data.push(this.beforeLine);
-    this.open = xs.map((t) => times.get(t).open);
-    const shape = [...names, this.beforeLine ? before : ""].join("\u0000");
+    const data = [c.xs, ...this.order.map((k) => drawn[k])];
+    if (c.before) data.push(c.before);
+    const shape = [...names, c.before ? "before" : "", this.#dense(c.xs.length)].join("\u0000");
     this.data = data;
     if (!this.plot || shape !== this.shape) {
       this.shape = shape;
-      this.names = names;
       this.#rebuild();
     } else {
       this.plot.setData(data, false);
       this.#scale();
     }
-    this.#legend();
+    this.#say();
+  }
+
+  // #dense says whether points lie too close for dashes to be told apart.
+  #dense(points) {
+    return points * MOST_DENSE > (this.plot?.width ?? 0);
   }
 
   #scale() {
@@ -174,10 +143,11 @@ export class Chart {
     const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1, size: 4 }, font: "11px system-ui" };
     const narrow = this.panel.body.clientWidth < 380;
     const series = [{}, ...this.order.map((k) => this.#series(this.names[k], k))];
-    if (this.beforeLine) series.push({ label: "period before", stroke: ink, width: 1.5, dash: [3, 4], points: { show: false } });
+    if (this.columns.before) series.push({ label: "period before", stroke: ink, width: 1.5, dash: [3, 4], points: { show: false } });
     const options = {
       ...this.#size(),
-      cursor: { points: { size: 7 }, drag: { x: true, y: false, setScale: false }, bind: { dblclick: () => () => this.#back() } },
+      focus: { alpha: 0.25 },
+      cursor: { points: { size: 7 }, focus: this.names.length > 1 && !this.stacked && !this.barred ? { prox: 18 } : undefined, drag: { x: true, y: false, setScale: false }, bind: { dblclick: () => () => this.#back() } },
       select: { show: true, left: 0, top: 0, width: 0, height: 0 },
       legend: { show: false },
       scales: { x: { time: true, auto: false }, y: { auto: false } },
@@ -188,7 +158,7 @@ export class Chart {
       ],
       series,
       bands: this.stacked && !this.barred ? this.names.slice(1).map((_, i) => ({ series: [i + 2, i + 1] })) : undefined,
-      hooks: { setCursor: [() => this.#legend()], drawAxes: [(u) => this.#shade(u)], draw: [(u) => this.#ring(u)], setSelect: [(u) => this.#select(u)] },
+      hooks: { setCursor: [() => this.#say()], drawAxes: [(u) => this.#shade(u)], draw: [(u) => this.#ring(u), (u) => this.#flags(u)], setSelect: [(u) => this.#select(u)] },
     };
     this.plot = new uPlot(options, this.data, this.frame);
     // A click waits a moment: the first of two must not open a dialog under the second.
@@ -236,18 +206,18 @@ export class Chart {
     return {
       label: name,
       stroke: color,
-      width: this.barred ? 0 : 2,
-      dash: this.stacked || this.barred ? undefined : dashes[i],
+      width: this.barred ? 0 : this.#dense(this.data[0].length) ? 1.5 : 2,
+      dash: this.stacked || this.barred || this.#dense(this.data[0].length) ? undefined : dashes[i],
       fill: filled ? faded(color, alpha) : undefined,
       paths: this.barred ? uPlot.paths.bars({ size: [0.8, 60], align: 0 }) : undefined,
-      points: { show: !this.barred && this.data[0].length < 3 },
+      points: this.barred ? { show: false } : { show: true, size: 5, filter: alone },
       spanGaps: false,
     };
   }
 
   // Windows that are still open lie on a hatched ground.
   #shade(u) {
-    const first = this.open?.indexOf(true) ?? -1;
+    const first = this.columns.open.indexOf(true) ?? -1;
     if (first < 0) return;
     const half = this.barred && u.data[0].length > 1 ? (u.data[0][1] - u.data[0][0]) / 2 : 0;
     const from = u.valToPos(this.barred ? u.data[0][first] - half : u.data[0][Math.max(0, first - 1)], "x", true);
@@ -274,7 +244,7 @@ export class Chart {
 
   // A point that was corrected just now has a ring.
   #ring(u) {
-    for (const { t, name } of this.marks) {
+    for (const { at: t, name } of this.columns.marks.values()) {
       const i = this.data[0].indexOf(t);
       const k = this.names.indexOf(name);
       if (i < 0 || k < 0) continue;
@@ -288,24 +258,24 @@ export class Chart {
     }
   }
 
-  #legend() {
-    const { unit, series } = this.config;
+  #flags(u) {
+    if (!this.panel.board.notes) return;
+    if (this.layer?.parentElement !== u.over) u.over.append((this.layer = h("div", { class: "flags" })));
+    flags(u, this.layer, this.panel.board.notes.of(this.config.id), this.panel.board);
+  }
+
+  #say() {
     const last = this.data[0].length - 1;
-    const i = this.plot?.cursor.idx ?? last;
-    const at = this.data[0][i];
-    const items = this.names.map((name, k) => {
-      const was = this.was[k][i];
-      const inside = [h("i", { class: `swatch s${k + 1}` }), h("span", null, name), was === undefined ? null : h("del", { title: "before the correction" }, number(was, unit)), h("b", { class: "num" }, number(this.raw[k][i] ?? null, unit))];
-      return h("li", null, series ? h("button", { type: "button", "data-series": k, title: `Only ${series} = ${name}` }, inside) : inside);
-    });
-    if (this.beforeLine) items.push(h("li", null, h("i", { class: "swatch before" }), h("span", null, "before"), h("b", { class: "num" }, number(this.beforeLine[i] ?? null, unit))));
-    if (this.rest) items.push(h("li", { class: "muted" }, this.rest));
-    if (this.clash) items.push(h("li", { class: "warning" }, "several rows a point, and this measure can’t be put together: choose a series"));
-    patch(this.legend, items);
-    const text = at === undefined ? "" : `${time(new Date(at * 1000).toISOString(), this.tz)}${this.open[i] ? " · still open" : ""}`;
-    if (this.at.textContent !== text) this.at.textContent = text;
-    const label = `${this.config.title}: ${this.names.map((n, k) => `${n} ${number(this.raw[k][last] ?? null, unit)}`).slice(0, 4).join(", ")}. Arrow keys move along time, Enter tells where a point comes from, plus and minus zoom.`;
-    if (this.frame.getAttribute("aria-label") !== label) this.frame.setAttribute("aria-label", label);
+    this.legend.show(this.columns, this.plot?.cursor.idx ?? last);
+    const { title, unit } = this.config;
+    const label = `${title}: ${this.names.map((n, k) => `${n} ${number(this.columns.raw[k][last] ?? null, unit)}`).slice(0, 4).join(", ")}. Arrow keys move along time, Enter tells where a point comes from, plus and minus zoom.`;
+    if (label !== this.label) this.frame.setAttribute("aria-label", (this.label = label));
+  }
+
+  // #focus lets one series stand out, or none.
+  #focus(k) {
+    if (!this.plot || this.names.length < 2) return;
+    this.plot.setSeries(k === null ? null : 1 + this.order.indexOf(k), { focus: k !== null });
   }
 
   #key(e) {
@@ -327,12 +297,14 @@ export class Chart {
     e.preventDefault();
     const j = Math.min(n - 1, Math.max(0, to));
     this.plot.setCursor({ left: this.plot.valToPos(xs[j], "x"), top: 10 });
-    this.region.textContent = `${time(new Date(xs[j] * 1000).toISOString(), this.tz)}: ${this.names.map((name, k) => `${name} ${number(this.raw[k][j], this.config.unit)}`).join(", ")}`;
+    this.region.textContent = `${time(new Date(xs[j] * 1000).toISOString(), this.tz)}: ${this.names.map((name, k) => `${name} ${number(this.columns.raw[k][j], this.config.unit)}`).join(", ")}`;
   }
 
   #size() {
     const box = this.panel.body.getBoundingClientRect();
-    const foot = this.legend.parentElement?.offsetHeight || 24;
+    // A legend that has once needed two lines keeps them: the chart must not jump with its numbers.
+    const foot = this.legend.foot.offsetHeight || 24;
+    this.legend.foot.style.minHeight = `${foot}px`;
     return { width: Math.max(120, Math.floor(box.width)), height: Math.max(90, Math.floor(box.height) - foot - 4) };
   }
 

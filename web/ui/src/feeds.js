@@ -1,9 +1,17 @@
 // Panels that follow what arrives: events of a stream, and alerts.
 
 import { h, patch } from "./dom.js";
-import { cell, time, ago } from "./format.js";
+import { cell, time, clockOf, ago } from "./format.js";
 
 const KEEP = 60;
+
+// everySecond lets a panel that tells how long ago something was draw once a second.
+function everySecond(panel) {
+  const second = Math.floor(Date.now() / 1000);
+  if (second === panel.second) return false;
+  panel.second = second;
+  return true;
+}
 
 // summary is an event as one line: its fields without the time, which the line shows already, and
 // with what only machines read, ids, at the end.
@@ -37,7 +45,19 @@ export const Feed = (Panel) =>
       this.events = [];
     }
 
+    // facts are lines of the passport.
+    facts() {
+      const last = this.events.findLast((e) => e.offset !== undefined);
+      return last ? [["Newest event", `partition ${last.partition}, offset ${last.offset.toLocaleString("en")}, appended ${last.append_time ?? last.time}`]] : [];
+    }
+
+    ticks() {
+      return everySecond(this);
+    }
+
     draw() {
+      const newest = this.events.at(-1);
+      patch(this.foot, newest ? [h("span", null, `newest ${ago(Date.now() - Date.parse(newest.append_time ?? newest.time))}`), newest.offset === undefined ? "" : h("span", { class: "num", title: "partition/offset" }, `${newest.partition}/${newest.offset}`)] : []);
       if (!this.events.length) {
         patch(this.body, [h("div", { class: "state empty" }, h("strong", null, "Listening"), h("p", null, "The next event appears here as it arrives."))]);
         return;
@@ -50,7 +70,7 @@ export const Feed = (Panel) =>
             h(
               "li",
               { "data-offset": e.offset === undefined ? null : `${e.partition}/${e.offset}`, title: e.offset === undefined ? null : `partition ${e.partition}, offset ${e.offset}` },
-              h("time", null, e.time ? time(e.time, this.tz) : "–"),
+              h("time", null, e.time ? clockOf(e.time, this.tz) : "–"),
               h("code", null, summary(e, this.tz)),
             ),
           ),
@@ -75,6 +95,7 @@ export const Alerts = (Panel) =>
     take(m) {
       if (m.type === "progress") return !this.alerts.size;
       if (m.type !== "alerts") return false;
+      this.number = m.seq;
       for (const a of m.alerts) {
         const first = this.alerts.get(a.alert_id)?.first ?? a.emit_time;
         this.alerts.delete(a.alert_id);
@@ -84,20 +105,23 @@ export const Alerts = (Panel) =>
       return true;
     }
 
+    facts() {
+      return [["Alarms", `${this.alerts.size} kept here, the newest is number ${this.number ?? "–"} of the alert's log`]];
+    }
+
     ticks() {
-      const second = Math.floor(Date.now() / 5000);
-      if (second === this.second) return false;
-      this.second = second;
-      return true;
+      return everySecond(this);
     }
 
     draw() {
       const list = [...this.alerts.values()].sort((a, b) => ((a.event_time ?? a.emit_time) < (b.event_time ?? b.emit_time) ? 1 : -1)).slice(0, 30);
       if (!list.length) {
+        patch(this.foot, this.live.state === "live" ? [h("span", null, "watching: the feed is alive")] : []);
         patch(this.body, [h("div", { class: "state empty" }, h("strong", null, "No alert so far"), h("p", null, "The rule is watching: an alert appears here the moment it fires."))]);
         return;
       }
-      const words = { fire: "fired", update: "updated", withdraw: "taken back" };
+      const w = this.board.about(this.config.view);
+      patch(this.foot, [h("span", null, `last ${ago(Date.now() - Date.parse(list[0].emit_time))}`), w?.watermark ? h("span", null, `complete to ${time(w.watermark, this.tz)}`) : ""]);
       patch(this.body, [
         h(
           "ol",
@@ -109,8 +133,8 @@ export const Alerts = (Panel) =>
               { class: `${a.op}`, "data-severity": a.severity ?? "" },
               h("span", { class: "alert-dot", "aria-hidden": "true" }),
               h("span", { class: "alert-title", title: a.title }, a.op === "withdraw" ? h("del", null, a.title) : a.title),
-              a.op === "fire" ? null : h("span", { class: "badge" }, words[a.op] ?? a.op),
-              h("time", { datetime: at, title: `event ${at}, emitted ${a.emit_time}` }, time(at, this.tz).replace(/^(\d\d:\d\d)$/, "$1:00")),
+              a.op === "withdraw" ? h("span", { class: "badge" }, "taken back") : null,
+              h("time", { datetime: at, title: `event ${at}, emitted ${a.emit_time}${a.revision > 1 ? `, revision ${a.revision}` : ""}` }, clockOf(at, this.tz)),
             );
           }),
         ),

@@ -1,7 +1,7 @@
 // Panels that are HTML and SVG: a number, bar lists, bars, heat map, histogram.
 
 import { h, s, patch } from "./dom.js";
-import { number, cell } from "./format.js";
+import { number, axisNumber, cell, time } from "./format.js";
 import { statusText } from "./rows.js";
 
 const finite = (v) => (v === null || v === undefined || v === "" ? NaN : Number(v));
@@ -72,7 +72,30 @@ export function stat(panel) {
   }
   const parts = [h("div", { class: "stat-value", title: value === null ? null : String(value) }, number(value, unit))];
   if (x) parts.push(h("div", { class: "stat-sub" }, sub), spark(line.map((e) => finite(e.value)), last.open));
+  else parts.push(...since(panel, value, unit));
   patch(panel.body, [h("div", { class: "stat" }, parts)]);
+}
+
+const STEP = 5000; // milliseconds between two points of a number that has no time of its own
+const STEPS = 120;
+
+// since is what a number without a time has done since the page was opened.
+function since(panel, value, unit) {
+  const v = finite(value);
+  const at = Date.parse(panel.rows.asOf?.watermark ?? "") || Date.now();
+  const key = panel.where();
+  if (panel.since?.key !== key) panel.since = { key, first: v, at, points: [], last: 0 };
+  const { first, points } = panel.since;
+  if (Number.isFinite(v)) {
+    if (Date.now() - panel.since.last >= STEP || points.length < 2) {
+      points.push(v);
+      panel.since.last = Date.now();
+      if (points.length > STEPS) points.shift();
+    } else points[points.length - 1] = v;
+  }
+  const d = v - first;
+  const moved = d ? h("span", { class: `delta ${d > 0 ? "up" : "down"}` }, `${d > 0 ? "+" : "−"}${number(Math.round(Math.abs(d) * 100) / 100, unit)}`) : h("span", { class: "muted" }, "unchanged");
+  return [h("div", { class: "stat-sub" }, moved, h("span", { class: "muted" }, `since ${time(new Date(panel.since.at).toISOString(), panel.tz)}`)), spark(points.map((p) => p - Math.min(...points)), false)];
 }
 
 // byLabel gives one value a label. Over windows it is the newest one's, unless the measure adds up.
@@ -157,7 +180,7 @@ export function bars(panel) {
   const keys = [...at.keys()].slice(0, MOST_BARS);
   const stacked = style === "stacked";
   const sum = (m) => [...m.values()].reduce((n, v) => n + (v || 0), 0);
-  const high = Math.max(...keys.map((k) => (stacked ? sum(at.get(k)) : Math.max(...at.get(k).values()))), 1e-9);
+  const high = ceiling(Math.max(...keys.map((k) => (stacked ? sum(at.get(k)) : Math.max(...at.get(k).values()))), 1e-9));
   const wide = 100 / keys.length;
   const svg = s("svg", { class: "plot", viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": `${panel.config.title}: ${keys.slice(0, 5).map((k) => `${cell(k)} ${names.map((n) => number(at.get(k).get(n) ?? null, unit)).join("/")}`).join(", ")}` });
   keys.forEach((k, i) => {
@@ -165,7 +188,7 @@ export function bars(panel) {
     names.slice(0, 8).forEach((n, j) => {
       const v = at.get(k).get(n);
       if (!(v > 0)) return;
-      const tall = (96 * v) / high;
+      const tall = (100 * v) / high;
       const slot = stacked ? wide * 0.8 : (wide * 0.8) / names.length;
       const left = i * wide + wide * 0.1 + (stacked ? 0 : j * slot);
       svg.append(s("rect", { class: `fill s${j + 1}`, x: left.toFixed(3), width: (slot * 0.96).toFixed(3), y: (base - tall).toFixed(3), height: tall.toFixed(3) }, title(`${cell(k, null, panel.tz)}${names.length > 1 ? `, ${n}` : ""}: ${number(v, unit)}`)));
@@ -178,7 +201,13 @@ export function bars(panel) {
   ]);
 }
 
-const scale = (high, unit) => h("ul", { class: "scale", "aria-hidden": "true" }, h("li", null, number(high, unit)), h("li", null, number(high / 2, unit)), h("li", null, "0"));
+// ceiling is a round number that is not below: its half is round too.
+function ceiling(v) {
+  const p = 10 ** Math.floor(Math.log10(v));
+  return [1, 2, 3, 4, 5, 6, 8, 10].find((k) => k * p >= v * 0.9999) * p;
+}
+
+const scale = (high, unit) => h("ul", { class: "scale", "aria-hidden": "true" }, h("li", null, axisNumber(high, unit)), h("li", null, axisNumber(high / 2, unit)), h("li", null, "0"));
 const title = (text) => {
   const t = s("title", null);
   t.textContent = text;
@@ -260,16 +289,16 @@ export function histogram(panel) {
     for (let b = first; b <= high; b += step) bins.push({ from: b, to: b + step, n: 0 });
     for (const v of values) bins[Math.min(bins.length - 1, Math.floor((v - first) / step))].n++;
   }
-  const high = Math.max(...bins.map((b) => b.n), 1e-9);
+  const high = ceiling(Math.max(...bins.map((b) => b.n), 1e-9));
   const svg = s("svg", { class: "plot", viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": `${panel.config.title}: ${bins.length} bins, the largest holds ${number(high)}` });
   const wide = 100 / bins.length;
   bins.forEach((b, i) => {
-    const tall = (96 * b.n) / high;
+    const tall = (100 * b.n) / high;
     svg.append(s("rect", { class: "fill s1", x: (i * wide + wide * 0.03).toFixed(3), width: (wide * 0.94).toFixed(3), y: (100 - tall).toFixed(3), height: tall.toFixed(3) }, title(`${number(b.from, unit)}${b.to === undefined ? "" : ` – ${number(b.to, unit)}`}: ${number(b.n)}`)));
   });
   const edges = [bins[0].from, bins[Math.floor(bins.length / 2)].from, bins.at(-1).to ?? bins.at(-1).from];
   patch(panel.body, [
-    h("div", { class: "plot-box" }, scale(high), svg, h("ul", { class: "categories spread" }, edges.map((v) => h("li", null, number(v, unit))))),
+    h("div", { class: "plot-box" }, scale(high), svg, h("ul", { class: "categories spread" }, edges.map((v) => h("li", null, axisNumber(v, unit))))),
     h("ul", { class: "legend" }, h("li", { class: "muted" }, x && !panel.temporal() ? y : `rows by ${y}`)),
   ]);
 }

@@ -53,6 +53,9 @@ export function time(iso, tz = "UTC") {
   return date === fmt("day", day, tz).format(new Date()) ? text : `${date} ${text}`;
 }
 
+// clockOf is the same with its seconds always, for lists in which one time stands under the other.
+export const clockOf = (iso, tz) => time(iso, tz).replace(/^(.* )?(\d\d:\d\d)$/, "$1$2:00");
+
 const axisForms = {
   day: (tz) => new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: tz }),
   minute: (tz) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", timeZone: tz }),

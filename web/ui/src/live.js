@@ -1,6 +1,8 @@
 // One websocket for a whole page: many subscriptions, resumed by position after every
 // interruption, so that nothing is lost or doubled.
 
+import { link } from "./server.js";
+
 const FIRST_RETRY = 400;
 const LAST_RETRY = 8000;
 const SILENT_AFTER = 15000; // the server sends progress at least every 5 s
@@ -84,7 +86,7 @@ export class Live {
   #connect() {
     if (this.#closed || (this.#socket && this.#socket.readyState <= WebSocket.OPEN)) return;
     clearTimeout(this.#timer);
-    const socket = new WebSocket(this.url, "tidemark.v1.json");
+    const socket = new WebSocket(this.url, ["tidemark.v1.json", ...(link ? [`bearer.${link}`] : [])]);
     this.#socket = socket;
     socket.onopen = () => {
       this.#retry = FIRST_RETRY;

@@ -4,6 +4,7 @@ import { h, s, patch } from "./dom.js";
 import { cell, number, time } from "./format.js";
 import { Rows, statusText } from "./rows.js";
 import { send } from "./server.js";
+import { plan } from "./plan.js";
 
 const TAIL = 50;
 const MOST_ROWS = 200;
@@ -44,6 +45,7 @@ export function streamPage(live) {
 export function viewPage(live) {
   const root = document.getElementById("view-rows");
   if (!root) return;
+  plan();
   const columns = JSON.parse(root.dataset.columns);
   const measures = columns.filter((c) => c.measure).map((c) => c.name);
   const rows = new Rows(measures);
@@ -57,7 +59,7 @@ export function viewPage(live) {
     } else return;
     dirty = true;
   });
-  const panel = { rows, config: { view: root.dataset.view, title: root.dataset.view, columns }, tz: "UTC", measures: () => measures };
+  const panel = { rows, root, config: { view: root.dataset.view, title: root.dataset.view, columns }, tz: "UTC", measures: () => measures };
   document.getElementById("view-verify")?.addEventListener("click", async () => (await import("./passport.js")).passport(panel));
   const put = document.getElementById("view-panel");
   put?.addEventListener("click", async () => (await import("./build.js")).offer(put.dataset.view, columns, JSON.parse(put.dataset.dashboards)));
@@ -77,9 +79,9 @@ export function viewPage(live) {
           columns.map((c) => {
             const v = e.row[c.name];
             const was = e.was && c.measure && e.was[c.name] !== v ? h("del", null, cell(e.was[c.name])) : null;
-            return h("td", { class: typeof v === "number" || typeof v === "bigint" ? "num" : null }, was, was ? " " : null, cell(v));
+            return h("td", { "data-label": c.name, class: typeof v === "number" || typeof v === "bigint" ? "num" : null }, was, was ? " " : null, cell(v));
           }),
-          h("td", null, h("span", { class: `badge ${e.status === "provisional" ? "open" : e.status}` }, statusText[e.status] ?? "")),
+          h("td", { "data-label": "status" }, h("span", { class: `badge ${e.status === "provisional" ? "open" : e.status}` }, statusText[e.status] ?? "")),
         ),
       ),
     );

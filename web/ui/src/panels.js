@@ -4,14 +4,19 @@
 import { h, patch } from "./dom.js";
 import { Rows } from "./rows.js";
 import { time, ago, parseRange } from "./format.js";
-import { failure, empty } from "./states.js";
-import { passport } from "./passport.js";
+import { failure, empty, remark } from "./states.js";
+import { get } from "./server.js";
 import { Feed, Alerts } from "./feeds.js";
 import { stat, toplist, bars, heatmap, histogram } from "./figures.js";
 import { table } from "./table.js";
 
 const STALE_AFTER = 12000;
 const RETRY_UNKNOWN = 5000;
+const MOST_OLDER = 20000; // rows of the older part of a range
+const SAY_FOR = 15000; // how long something that happened is told
+
+// passport is loaded when somebody asks where a number comes from.
+const passport = async (panel, at) => (await import("./passport.js")).passport(panel, at);
 
 export function mount(root, live, board) {
   const config = JSON.parse(root.dataset.panel);
@@ -40,20 +45,38 @@ class Panel {
     this.body = root.querySelector(".panel-body");
     this.foot = root.querySelector(".panel-foot");
     this.note = root.querySelector(".panel-note");
-    this.tz = board.tz;
     this.heard = Date.now();
     this.started();
+    this.signed();
     this.renew();
-    this.#ends.push(board.onFrame(() => this.#frame()), board.onChange(() => this.renew()));
+    // What nobody sees is not drawn; it is as soon as it comes near.
+    this.near = true;
+    const watch = new IntersectionObserver(([e]) => (this.near = e.isIntersecting), { rootMargin: "200px" });
+    watch.observe(root);
+    this.#ends.push(board.onFrame(() => this.#frame()), board.onChange(() => this.renew()), () => watch.disconnect());
+  }
+
+  get tz() {
+    return this.board.tz;
   }
 
   started() {}
+
+  // signed puts the button that opens the passport into the head.
+  signed() {
+    const { title, view } = this.config;
+    const opened = h("button", { type: "button", class: "passport-open", title: "Where this number comes from", "aria-label": `Passport of ${title || view}` }, "i");
+    opened.addEventListener("click", () => passport(this));
+    this.root.querySelector("header").append(opened);
+    this.foot.addEventListener("click", (e) => e.target.closest("button") && passport(this));
+  }
 
   // renew subscribes anew, such as for another range; what is shown stays until the answer comes.
   renew() {
     this.stop?.();
     clearTimeout(this.retry);
     this.heard = Date.now();
+    this.asked = this.heard;
     this.forced = true; // what was asked for is drawn also while paused
     this.asking();
     this.stop = this.live.subscribe(this.request(), (m) => this.#message(m));
@@ -70,7 +93,15 @@ class Panel {
 
   #message(m) {
     this.heard = Date.now();
-    if (m.as_of) this.board.note(m.as_of);
+    if (m.as_of) {
+      this.board.note(m.as_of);
+      const version = m.as_of.view_version;
+      if (this.version !== undefined && version > this.version) this.event = { text: `rebuilt: version ${version}`, until: this.heard + SAY_FOR };
+      this.version = version ?? this.version;
+    }
+    if (m.type === "gap") this.event = { text: "changes were missed: shown anew", until: this.heard + SAY_FOR };
+    if (m.type === "subscribed") this.catching = true;
+    if (m.type === "progress") this.catching = false;
     if (m.type === "error") {
       this.failed = m;
       this.dirty = this.forced = true;
@@ -87,12 +118,14 @@ class Panel {
     const quiet = Date.now() - this.heard;
     const stale = this.live.state === "reconnecting" || quiet > STALE_AFTER;
     if (stale !== this.stale) this.root.classList.toggle("stale", (this.stale = stale));
-    if (stale) this.say(`last update ${ago(quiet)}`, "stale");
-    else this.say(this.remark?.() ?? "");
+    const { text, kind } = remark(this, quiet);
+    this.say(text, kind);
     if (document.hidden || (this.board.held && !this.forced)) return;
+    if (!this.near && this.drawn) return;
     if (!this.dirty && !this.ticks?.()) return;
     if (this.forced && this.dirty) this.forced = false;
     this.dirty = false;
+    this.drawn = true;
     if (this.failed) failure(this);
     else this.draw();
   }
@@ -106,11 +139,7 @@ class Panel {
 // ViewPanel shows rows of a view.
 class ViewPanel extends Panel {
   started() {
-    this.rows = new Rows(this.measures());
-    const { title, view } = this.config;
-    const opened = h("button", { type: "button", class: "passport-open", title: "Where this number comes from", "aria-label": `Passport of ${title || view}` }, "i");
-    opened.addEventListener("click", () => passport(this));
-    this.root.querySelector("header").append(opened);
+    this.rows = new Rows(this.measures(), this.config.x && this.temporal() ? this.config.x : undefined);
     this.body.addEventListener("click", (e) => this.#click(e));
     this.root.addEventListener("point", (e) => passport(this, e.detail));
   }
@@ -167,7 +196,26 @@ class ViewPanel extends Panel {
 
   asking() {
     this.fresh = true; // the next snapshot is another selection: nothing of the old one is kept
-    this.lookedAt = null;
+    this.lookedAt = this.askedOlder = this.from = null;
+  }
+
+  // #older asks history for the part of the range that the view itself does not hold any more.
+  async #older() {
+    const { x, view } = this.config;
+    const w = this.window;
+    const from = w.from - (this.compares ? w.span : 0);
+    const asked = `${this.range} ${this.where()}`;
+    if (!x || !this.temporal() || (this.rows.instants[0] ?? Infinity) * 1000 <= from || asked === this.askedOlder) return;
+    this.askedOlder = asked;
+    try {
+      const a = await get(`/v1/views/${view}/rows/older`, { x, from: new Date(from).toISOString(), to: new Date(w.to).toISOString(), where: this.where(), limit: MOST_OLDER });
+      if (asked !== this.askedOlder || !a.rows?.length) return;
+      this.rows.older(a.rows);
+      this.from = a.oldest;
+      this.dirty = this.forced = true;
+    } catch {
+      // what the view holds is shown; its footer says how far it is complete
+    }
   }
 
   take(m) {
@@ -175,6 +223,7 @@ class ViewPanel extends Panel {
       if (this.fresh) this.rows.clear();
       this.fresh = false;
       this.rows.snapshot(m);
+      if (!m.more) this.#older();
       return !m.more;
     }
     if (m.type === "changes") {
@@ -189,19 +238,19 @@ class ViewPanel extends Panel {
     return false;
   }
 
-  remark() {
-    const parts = [];
-    if (this.config.range && this.config.x) parts.push(`own range: ${this.config.range}`);
-    if (this.unfiltered?.length) parts.push(`not by ${this.unfiltered.join(", ")}`);
-    if (this.compares && this.beyond) parts.push(this.beyond);
-    return parts.join(" · ");
+  remarks() {
+    return [
+      this.config.range && this.config.x && `own range: ${this.config.range}`,
+      this.unfiltered?.length && `not by ${this.unfiltered.join(", ")}`,
+      this.compares && this.beyond,
+      this.from && `before ${time(this.from, this.tz)} from history`,
+    ];
   }
 
   draw() {
     const { x, type } = this.config;
     if (x && this.temporal()) {
-      const oldest = this.window.from - (this.compares ? this.window.span : 0) - 60000;
-      this.rows.drop((row) => Date.parse(row[x]) < oldest);
+      this.rows.dropBefore((this.window.from - (this.compares ? this.window.span : 0)) / 1000 - 60);
     }
     if (!this.rows.size) {
       this.chart?.clear();
@@ -229,10 +278,12 @@ class ViewPanel extends Panel {
     }
     const parts = [];
     if (w) parts.push(h("span", { title: "Nothing older than this is expected any more" }, `complete to ${time(w, this.tz)}`));
-    if (open && this.config.x) parts.push(h("span", { class: "badge open", title: "Their windows may still change" }, `${open} open`));
+    if (open && this.config.x && this.config.type !== "stat") parts.push(h("span", { class: "badge open", title: `${open} rows are provisional: their windows may still change` }, `${open} open`));
     if (corrected) parts.push(h("button", { type: "button", class: "badge corrected", title: "Changed after they were final: show which" }, `${corrected} corrected`));
+    const c = this.board.about(this.config.view)?.counts;
+    const late = c ? c.late_corrected + c.late_dropped + (c.late_partial ?? 0) : 0;
+    if (late) parts.push(h("button", { type: "button", class: "plain late", title: `Since the view was made ${late.toLocaleString("en")} events came late: ${c.late_corrected.toLocaleString("en")} corrected a row, ${c.late_dropped.toLocaleString("en")} were refused` }, `${late.toLocaleString("en")} late`));
     patch(this.foot, parts);
-    this.foot.onclick = (e) => e.target.closest(".corrected") && passport(this);
   }
 
   // current gives the entries in the range, previous those of the period before it.
@@ -241,15 +292,15 @@ class ViewPanel extends Panel {
     const list = this.sorted();
     if (!x || !this.compares) return { current: list, previous: [] };
     const { from, span } = this.window;
-    const first = list.length ? Date.parse(list[0].row[x]) : from;
+    const first = list.length ? list[0].at * 1000 : from;
     // What is known of the period before may begin in its middle: then it is no comparison.
     this.beyond = first > from - 0.9 * span ? (first >= from ? "no rows in the period before" : `of the period before only from ${time(new Date(first).toISOString(), this.tz)}`) : "";
-    return { current: list.filter((e) => Date.parse(e.row[x]) >= from), previous: list.filter((e) => Date.parse(e.row[x]) < from) };
+    return { current: list.filter((e) => e.at * 1000 >= from), previous: list.filter((e) => e.at * 1000 < from) };
   }
 
   // sorted gives the entries from the oldest to the newest by x.
   sorted() {
-    return sortedBy([...this.rows], this.config.x);
+    return this.rows.x ? this.rows.sorted() : sortedBy([...this.rows], this.config.x);
   }
 
   async #chart() {
@@ -267,8 +318,8 @@ class ViewPanel extends Panel {
       this.body.replaceChildren();
       this.chart = new this.Chart(this);
     }
-    const { current, previous } = this.split();
-    this.chart.draw(current, previous, this.window);
+    if (this.compares) this.split(); // it says how far the period before reaches
+    this.chart.draw(this.rows, this.window, this.compares);
   }
 
   // A time axis moves with the clock, not with messages: redraw once a second.

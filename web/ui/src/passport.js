@@ -1,12 +1,11 @@
 // The passport of a panel: as of which offsets its numbers are, what the watermark waits for, the
-// proof (the same SQL run over history), what was corrected, and which events a row is made of.
+// proof (the same SQL run over history), what was corrected, and which events a row is made of. A page
+// that was shared shows the first two.
 
 import { h, patch } from "./dom.js";
-import { cell, number, time, ago, identifier, literal } from "./format.js";
-import { statusText, keyOf } from "./rows.js";
-import { send } from "./server.js";
-import { Live } from "./live.js";
-import { traced } from "./trace.js";
+import { cell, number, time, ago } from "./format.js";
+import { statusText } from "./rows.js";
+import { send, get, link } from "./server.js";
 
 function dialog() {
   let d = document.getElementById("passport");
@@ -22,41 +21,52 @@ function dialog() {
 // passport opens the dialog; at is an instant when it is about one point of a chart.
 export async function passport(panel, at) {
   const d = dialog();
-  const { view, title } = panel.config;
-  const asOf = panel.rows.asOf ?? {};
+  const { view, title, type } = panel.config;
+  const rows = panel.rows ?? {};
+  const asOf = rows.asOf ?? {};
+  const stream = type === "feed" && !rows.asOf;
   const result = h("div", { class: "verify-result", role: "status", "aria-live": "polite" });
   const verify = h("button", { type: "button", class: "primary", onclick: () => run(view, result, verify) }, "Verify");
   const facts = h("dl", null);
-  const entry = (name, ...value) => facts.append(h("dt", null, name), h("dd", null, ...value));
-  entry("View", h("a", { href: `/views/${view}` }, view));
-  entry("Complete to", asOf.watermark ? `${asOf.watermark} (${ago(Date.now() - Date.parse(asOf.watermark))})` : "no event yet");
-  const held = h("dd", { id: "passport-held" }, "…");
-  facts.append(h("dt", null, "Waits for"), held);
-  for (const [stream, offsets] of Object.entries(asOf.offsets ?? {})) entry(`Events of ${stream}`, offsets.map((o, p) => `${offsets.length > 1 ? `partition ${p}: ` : ""}all before offset ${o.toLocaleString("en")}`).join(", "));
-  const late = h("dd", null, "…");
-  facts.append(h("dt", null, "Late events"), late);
-  entry("Version, position", `${asOf.view_version ?? "–"}, `, h("code", null, panel.rows.position ?? "–"));
-  d.replaceChildren(
-    h("header", null, h("h2", { id: "passport-title" }, title || view), h("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => d.close() }, "✕")),
-    facts,
-    h("p", { class: "muted" }, "Verify runs the view’s own SQL in DuckDB over the same events and compares every row."),
-    h("div", { class: "row" }, verify, h("a", { class: "button", href: `/views/${view}` }, "SQL and plan")),
-    result,
-    story(panel, at),
-  );
+  const entry = (name, ...value) => {
+    const dd = h("dd", null, ...value);
+    facts.append(h("dt", null, name), dd);
+    return dd;
+  };
+  const named = (kind, path) => entry(kind, link ? view : h("a", { href: path }, view));
+  if (stream) named("Stream", `/streams/${view}`);
+  else {
+    named(type === "alerts" ? "Alert" : "View", `/views/${view}`);
+    if (asOf.watermark) entry("Complete to", `${asOf.watermark} (${ago(Date.now() - Date.parse(asOf.watermark))})`);
+    entry("Waits for", "…").id = "passport-held";
+  }
+  for (const [name, offsets] of Object.entries(asOf.offsets ?? {})) entry(`Events of ${name}`, offsets.map((o, p) => `${offsets.length > 1 ? `partition ${p}: ` : ""}all before offset ${o.toLocaleString("en")}`).join(", "));
+  for (const line of panel.facts?.() ?? []) entry(...line);
+  if (rows.size) entry("Rows", standing(rows));
+  const late = stream || link ? null : entry("Late events", "…");
+  if (asOf.oldest) entry("Reaches back to", time(asOf.oldest, panel.tz));
+  if (rows.position) entry("Version, position", `${asOf.view_version ?? "–"}, `, h("code", null, rows.position));
+  const proof = ["alerts", "feed"].includes(type) || link ? [] : [h("p", { class: "muted" }, "Verify runs the view’s own SQL in DuckDB over the same events and compares every row."), h("div", { class: "row" }, verify, h("a", { class: "button", href: `/views/${view}` }, "SQL and plan")), result];
+  const noted = at && panel.board?.notes && document.getElementById("note") ? h("div", { class: "row" }, h("button", { type: "button", class: "note-here", onclick: () => (d.close(), panel.board.notes.open(at)) }, "Note something at this point")) : null;
+  d.replaceChildren(h("header", null, h("h2", { id: "passport-title" }, title || view), h("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => d.close() }, "✕")), facts, ...proof, ...(noted ? [noted] : []), ...(panel.rows ? [story(panel, at)] : []));
   if (!d.open) d.showModal();
-  fetch(`/v1/views/${view}/watermark`)
-    .then((r) => r.json())
-    .then((w) => {
-      held.textContent = waits(w);
-    })
-    .catch(() => (held.textContent = "not known now"));
-  fetch(`/v1/views/${view}`)
-    .then((r) => r.json())
+  if (stream) return;
+  get(`/v1/views/${view}/watermark`)
+    .then((w) => (document.getElementById("passport-held").textContent = waits(w)))
+    .catch(() => (document.getElementById("passport-held").textContent = "not known now"));
+  if (!late) return;
+  get(`/v1/${type === "alerts" ? "alerts" : "views"}/${view}`)
     .then(({ counts: c, late: how, allowed_lateness: until }) => {
       late.textContent = `${c.late_corrected.toLocaleString("en")} corrected a row, ${c.late_dropped.toLocaleString("en")} were refused${how === "correct" && until ? ` (later than ${until})` : ""}`;
     })
     .catch(() => (late.textContent = "not known now"));
+}
+
+// standing counts the rows by their status.
+function standing(rows) {
+  const n = { provisional: 0, final: 0, corrected: 0 };
+  for (const e of rows) n[e.status]++;
+  return Object.entries(n).filter(([, k]) => k).map(([s, k]) => `${k.toLocaleString("en")} ${s}`).join(", ");
 }
 
 // waits says what the watermark waits for.
@@ -129,7 +139,7 @@ function story(panel, at) {
           "li",
           null,
           h("p", null, h("strong", null, label), " ", values.join(", "), " ", h("span", { class: `badge ${e.status === "provisional" ? "open" : e.status}` }, statusText[e.status] ?? e.status)),
-          h(
+          link ? null : h(
             "div",
             { class: "row" },
             h("button", { type: "button", class: "changes", onclick: () => changes(panel, e.row, names, out) }, "Its changes"),
@@ -143,70 +153,56 @@ function story(panel, at) {
   );
 }
 
-const typeOf = (panel, name) => panel.config.columns?.find((c) => c.name === name)?.type;
-const conditions = (panel, row, names) => names.map((n) => (row[n] === null ? `${identifier(n)} IS NULL` : `${identifier(n)} = ${literal(row[n], typeOf(panel, n))}`)).join(" AND ");
+const keyOf = (row, names) => JSON.stringify(Object.fromEntries(names.map((n) => [n, row[n]])), (_, v) => (typeof v === "bigint" ? Number(v) : v));
+const say = (out, text) => patch(out, [h("p", { class: "muted" }, text)]);
 
-// changes reads the view's change stream from its oldest change, only what concerns this row.
-function changes(panel, row, names, out) {
-  const measures = panel.measures();
-  const found = [];
-  patch(out, [h("p", { class: "muted" }, "Reading the change stream …")]);
-  const reader = new Live();
-  const done = () => {
-    stop();
-    reader.close();
-  };
-  const stop = reader.subscribe({ to: panel.config.view, from: "earliest", fold: false, ...(names.length ? { where: conditions(panel, row, names) } : {}) }, (m) => {
-    if (m.type === "error") {
-      patch(out, [h("p", { class: "muted" }, m.message)]);
-      return done();
+const MOST_PAGES = 20;
+const VERSIONS = 30;
+
+// changes shows the ledger of one row: what it was, from its first version on.
+async function changes(panel, row, names, out) {
+  say(out, "Reading the ledger …");
+  try {
+    let found = [];
+    let cursor;
+    for (let n = 0; n < MOST_PAGES; n++) {
+      const page = await get(`/v1/views/${panel.config.view}/rows/history`, { key: keyOf(row, names), limit: 1000, cursor });
+      found = found.concat(page.items.filter((c) => c.op === "+"));
+      cursor = page.next;
+      if (!cursor) break;
     }
-    const key = keyOf(row, new Set(measures));
-    for (const c of m.changes ?? []) if (keyOf(c.row, new Set(measures)) === key && c.op === "+") found.push({ ...c, at: m.as_of });
-    if (m.type !== "progress" && m.type !== "gap") return;
-    if (m.type === "gap") return patch(out, [h("p", { class: "muted" }, "Older changes are not kept any more.")]);
-    done();
-    const keep = found.slice(-30);
+    const keep = found.slice(-VERSIONS);
+    const measures = panel.measures().filter((n) => n in row);
     patch(out, [
       h("p", { class: "muted" }, `${found.length} ${found.length === 1 ? "version" : "versions"}${found.length > keep.length ? `, the newest ${keep.length}` : ""}:`),
-      h(
-        "div",
-        { class: "table-scroll", tabindex: "0" },
-        h(
-          "table",
-          { class: "ledger" },
-          h("thead", null, h("tr", null, h("th", { scope: "col" }, "revision"), h("th", { scope: "col" }, "status"), measures.map((n) => h("th", { scope: "col", class: "num" }, n)), h("th", { scope: "col" }, "complete to, then"))),
-          h("tbody", null, keep.map((c) => h("tr", null, h("td", null, String(c.revision ?? "–")), h("td", null, statusText[c.status] ?? c.status), measures.map((n) => h("td", { class: "num" }, cell(c.row[n], panel.config.unit))), h("td", null, c.at?.watermark ? time(c.at.watermark, panel.tz) : "–")))),
-        ),
-      ),
-    ]);
-  });
-}
-
-// events asks history for the events that a row is made of, where the view's text is plain enough to
-// tell.
-async function events(panel, row, names, out) {
-  patch(out, [h("p", { class: "muted" }, "Asking history …")]);
-  try {
-    const info = await (await fetch(`/v1/views/${panel.config.view}`)).json();
-    const query = traced(info, row, names, (n) => typeOf(panel, n));
-    if (!query) return patch(out, [h("p", { class: "muted" }, "This view’s SQL is too involved to be traced from here; its page shows the SQL.")]);
-    const answer = await send("POST", "/v1/query", { sql: query, max_rows: 200 });
-    const columns = answer.columns.map((c) => c.name).filter((n) => !n.startsWith("_") && !n.startsWith("window_"));
-    patch(out, [
-      h("p", { class: "muted" }, `${answer.rows.length}${answer.truncated ? " or more" : ""} events, as history has them now${info.counts.late_dropped ? "; those that were refused as too late are among them" : ""}:`),
-      h(
-        "div",
-        { class: "table-scroll tall", tabindex: "0" },
-        h(
-          "table",
-          { class: "ledger" },
-          h("thead", null, h("tr", null, h("th", { scope: "col" }, "partition/offset"), columns.map((n) => h("th", { scope: "col" }, n)))),
-          h("tbody", null, answer.rows.map((r) => h("tr", null, h("td", { class: "num" }, `${r._partition}/${r._offset}`), columns.map((n) => h("td", null, cell(r[n], null, panel.tz)))))),
-        ),
-      ),
+      grid(["revision", "status", ...measures, "complete to, then"], measures, keep.map((c) => [String(c.revision ?? "–"), statusText[c.status] ?? c.status, ...measures.map((n) => cell(c.row[n], panel.config.unit)), c.as_of?.watermark ? time(c.as_of.watermark, panel.tz) : "–"])),
     ]);
   } catch (e) {
-    patch(out, [h("p", { class: "muted" }, e.message)]);
+    say(out, e.message);
   }
 }
+
+// events shows the events that a row is made of, down to their offsets.
+async function events(panel, row, names, out) {
+  say(out, "Asking …");
+  try {
+    const { items, exact, reason, more } = await get(`/v1/views/${panel.config.view}/rows/events`, { key: keyOf(row, names), limit: 200 });
+    if (!items.length) return say(out, reason ?? "No event stands behind this row.");
+    const fields = [...new Set(items.flatMap((i) => Object.keys(i.event ?? {})))].slice(0, 8);
+    const refused = items.some((i) => i.outcome === "refused");
+    const streams = new Set(items.map((i) => i.stream)).size > 1;
+    patch(out, [
+      h("p", { class: "muted" }, `${items.length}${more ? " or more" : ""} ${items.length === 1 ? "event" : "events"}${exact ? "" : `; not exactly these: ${reason}`}:`),
+      grid(["partition/offset", ...(refused ? ["outcome"] : []), ...fields], [], items.map((i) => [`${streams ? `${i.stream} ` : ""}${i.partition}/${i.offset}`, ...(refused ? [i.outcome] : []), ...fields.map((n) => cell(i.event?.[n], null, panel.tz))])),
+    ]);
+  } catch (e) {
+    say(out, e.message);
+  }
+}
+
+const grid = (heads, numbers, lines) =>
+  h(
+    "div",
+    { class: "table-scroll tall", tabindex: "0" },
+    h("table", { class: "ledger" }, h("thead", null, h("tr", null, heads.map((n) => h("th", { scope: "col", class: numbers.includes(n) ? "num" : null }, n)))), h("tbody", null, lines.map((l) => h("tr", null, l.map((v, i) => h("td", { class: numbers.includes(heads[i]) ? "num" : null }, v)))))),
+  );

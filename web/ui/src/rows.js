@@ -10,25 +10,51 @@ export function keyOf(row, measures) {
   return key;
 }
 
-// Rows holds entries {row, status, revision, was, changed}: was is the row before its latest
-// correction.
+// placeOf is where an instant stands in a sorted list, or belongs. Most are the newest or next to it.
+export function placeOf(list, at) {
+  let high = list.length;
+  if (!high || list[high - 1] < at) return high;
+  let low = 0;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (list[middle] < at) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// Rows holds entries {key, row, status, revision, was, changed, at}: was is the row before its latest
+// correction, at the instant of the time column in seconds. With a time column the rows are also kept
+// by instant, and which instants have changed since somebody asked, so that a chart need not look at
+// all of them again.
 export class Rows {
   #entries = new Map();
   #withdrawn = new Map();
+  #instants = new Map(); // instant → its entries
+  #order = []; // the instants, sorted
+  #touched = new Set();
+  #all = true;
 
-  constructor(measures) {
+  constructor(measures, x) {
     this.measures = new Set(measures);
+    this.x = x;
     this.asOf = null;
     this.position = null;
   }
 
   snapshot(message) {
-    if (!this.partial) this.#entries.clear();
+    if (!this.partial) this.clear();
     this.partial = !!message.more;
-    message.rows.forEach((row, i) =>
-      this.#entries.set(keyOf(row, this.measures), { row, status: message.statuses?.[i] ?? "provisional", revision: 0, was: null, changed: 0 }),
-    );
+    message.rows.forEach((row, i) => this.#put(keyOf(row, this.measures), row, message.statuses?.[i] ?? "provisional", 0, null, 0));
     this.#stamp(message);
+  }
+
+  // older takes rows of before the oldest one, as history has them: nothing can change them any more.
+  older(rows) {
+    for (const row of rows) {
+      const key = keyOf(row, this.measures);
+      if (!this.#entries.has(key)) this.#put(key, row, "final", 0, null, 0);
+    }
   }
 
   changes(message, now) {
@@ -39,19 +65,13 @@ export class Rows {
         const old = this.#entries.get(key);
         if (old) {
           this.#withdrawn.set(key, old);
-          this.#entries.delete(key);
+          this.#remove(old);
         }
         continue;
       }
       const old = this.#withdrawn.get(key) ?? this.#entries.get(key);
       const corrected = c.status === "corrected";
-      this.#entries.set(key, {
-        row: c.row,
-        status: c.status,
-        revision: c.revision ?? 0,
-        was: corrected && old ? old.row : (old?.was ?? null),
-        changed: corrected ? now : (old?.changed ?? 0),
-      });
+      this.#put(key, c.row, c.status, c.revision ?? 0, corrected && old ? old.row : (old?.was ?? null), corrected ? now : (old?.changed ?? 0));
     }
     this.#stamp(message);
   }
@@ -61,18 +81,79 @@ export class Rows {
     this.position = message.position ?? this.position;
   }
 
-  // drop forgets rows for which gone(row) holds, such as those that left the range.
-  drop(gone) {
-    for (const [key, e] of this.#entries) if (gone(e.row)) this.#entries.delete(key);
+  #put(key, row, status, revision, was, changed) {
+    const old = this.#entries.get(key);
+    if (old) this.#remove(old);
+    const e = { key, row, status, revision, was, changed, at: this.x ? Date.parse(row[this.x]) / 1000 : 0 };
+    this.#entries.set(key, e);
+    if (!this.x) return;
+    const there = this.#instants.get(e.at);
+    if (there) there.push(e);
+    else {
+      this.#instants.set(e.at, [e]);
+      this.#order.splice(placeOf(this.#order, e.at), 0, e.at);
+    }
+    this.#touched.add(e.at);
+  }
+
+  #remove(e) {
+    this.#entries.delete(e.key);
+    if (!this.x) return;
+    const there = this.#instants.get(e.at);
+    there.splice(there.indexOf(e), 1);
+    if (!there.length) {
+      this.#instants.delete(e.at);
+      this.#order.splice(placeOf(this.#order, e.at), 1);
+    }
+    this.#touched.add(e.at);
+  }
+
+  // dropBefore forgets rows of before an instant, such as those that left the range.
+  dropBefore(seconds) {
+    const gone = placeOf(this.#order, seconds);
+    if (!gone) return;
+    for (const at of this.#order.splice(0, gone)) {
+      for (const e of this.#instants.get(at)) this.#entries.delete(e.key);
+      this.#instants.delete(at);
+      this.#touched.add(at);
+    }
   }
 
   clear() {
     this.#entries.clear();
+    this.#instants.clear();
+    this.#order = [];
+    this.#all = true;
     this.partial = false;
   }
 
   get size() {
     return this.#entries.size;
+  }
+
+  // instants are those of the time column, sorted; at gives the entries of one.
+  get instants() {
+    return this.#order;
+  }
+
+  at(instant) {
+    return this.#instants.get(instant);
+  }
+
+  // touched gives the instants that have changed since the last call; null: all of them.
+  touched() {
+    const out = this.#all ? null : [...this.#touched];
+    this.#all = false;
+    this.#touched.clear();
+    return out;
+  }
+
+  // sorted gives the entries, from the oldest to the newest when there is a time column.
+  sorted() {
+    if (!this.x) return [...this.#entries.values()];
+    const out = [];
+    for (const at of this.#order) for (const e of this.#instants.get(at)) out.push(e);
+    return out;
   }
 
   [Symbol.iterator]() {

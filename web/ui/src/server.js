@@ -1,6 +1,10 @@
-// Requests that change something: JSON in and out, the session's token with them, problems as errors.
+// Requests to the server: JSON in and out, problems as errors. A change carries the session's token; a
+// page that was shared carries the link's, which may read what is on it and nothing else.
 
-const token = document.querySelector('meta[name="csrf"]')?.content;
+const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content;
+
+// link is the token of a shared page.
+export const link = meta("link");
 
 export class Refused extends Error {
   constructor(problem, status) {
@@ -13,7 +17,8 @@ export class Refused extends Error {
 export async function send(method, path, body) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (token) headers["X-CSRF-Token"] = token;
+  if (link) headers.Authorization = `Bearer ${link}`;
+  else if (meta("csrf") && method !== "GET") headers["X-CSRF-Token"] = meta("csrf");
   const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body) });
   const text = await answer.text();
   let out = {};
@@ -25,3 +30,9 @@ export async function send(method, path, body) {
   if (!answer.ok) throw new Refused(out, answer.status);
   return out;
 }
+
+// get reads; parameters that are undefined are left out.
+export const get = (path, parameters) => {
+  const q = new URLSearchParams(Object.entries(parameters ?? {}).filter(([, v]) => v !== undefined && v !== "")).toString();
+  return send("GET", q ? `${path}?${q}` : path);
+};

@@ -2,6 +2,21 @@
 
 import { h, patch } from "./dom.js";
 import { time, ago, identifier } from "./format.js";
+import { get } from "./server.js";
+
+// remark is the line beside a panel's title: the most urgent thing that holds of it, or what is
+// special about it.
+export function remark(panel, quiet) {
+  const { live, stale, event, board, catching, config } = panel;
+  const about = board.about(config.view);
+  if (stale) return { text: `last update ${ago(quiet)}`, kind: live.state === "reconnecting" ? "away" : "stale" };
+  if (about?.state === "failed") return { text: `the view has failed: ${about.reason ?? "its page says why"}`, kind: "bad" };
+  if (about?.state === "paused") return { text: "the view is paused", kind: "stale" };
+  if (about?.state === "building") return { text: `catching up: ${about.lag_events.toLocaleString("en")} events to go`, kind: "stale" };
+  if (event && Date.now() < event.until) return { text: event.text, kind: "told" };
+  if (catching && panel.drawn && Date.now() - panel.asked > 2000) return { text: "catching up", kind: "stale" };
+  return { text: (panel.remarks?.() ?? []).filter(Boolean).join(" · "), kind: "" };
+}
 
 // failure says what failed, what can be done, and offers to try again.
 export function failure(panel) {
@@ -53,10 +68,7 @@ export async function empty(panel) {
     panel.newest = null;
     show([came]);
     try {
-      const q = new URLSearchParams({ order: `${identifier(x)} DESC`, limit: "1" });
-      const where = panel.where();
-      if (where) q.set("where", where);
-      const answer = await (await fetch(`/v1/views/${config.view}/rows?${q}`)).json();
+      const answer = await get(`/v1/views/${config.view}/rows`, { order: `${identifier(x)} DESC`, limit: 1, where: panel.where() });
       panel.newest = answer.rows?.[0]?.[x] ?? null;
     } catch {
       // the line without an offer stands
