@@ -14,44 +14,17 @@ const (
 	maxFrameBytes   = 256 << 10
 )
 
-// stream follows a stream in the order of the log, never folded.
-func (s *subscription) stream(ctx context.Context, from start) error {
-	log := s.hub.opts.Log
-	arrived, stop := log.Watch(stream.ID(s.rel.ID))
-	defer stop()
-	goal := log.End()
+// stream begins to follow a stream in the order of the log, never folded.
+func (s *subscription) stream(ctx context.Context, from start) (reader, error) {
+	r := newEventReader(s.hub, stream.ID(s.rel.ID), s.bell == nil)
+	r.goal = s.hub.opts.Log.End()
 	at, err := s.streamStart(ctx, from)
 	if err != nil {
-		return err
+		r.close()
+		return nil, err
 	}
-	r := &eventReader{sub: s, at: at, reader: log.Read([]stream.ID{stream.ID(s.rel.ID)}, at.Sequence)}
-	defer r.reader.Close()
-	for {
-		busy := true
-		for busy {
-			if busy, err = r.step(ctx); err != nil {
-				return err
-			}
-			if err = s.progress(ctx, r.at.String(), nil, r.lag(s.hub.opts.Now()), r.at.Sequence >= goal); err != nil {
-				return err
-			}
-			select {
-			case <-s.bell:
-				err = s.takeAck(ctx)
-			default:
-				err = ctx.Err()
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if err := s.progress(ctx, r.at.String(), nil, 0, true); err != nil {
-			return err
-		}
-		if err := s.wait(ctx, arrived); err != nil {
-			return err
-		}
-	}
+	r.open(at)
+	return r, nil
 }
 
 // streamStart finds the place to read from and answers the subscription.
@@ -121,74 +94,137 @@ func (h *Hub) sequenceAt(ids []stream.ID, at stream.Micros) (stream.Sequence, er
 	return before, nil
 }
 
-// eventReader reads a stream and makes frames of events.
+// eventReader reads a stream and makes messages of events.
 type eventReader struct {
-	sub    *subscription
-	reader stream.Reader
-	// at is behind everything that was sent or skipped.
-	at stream.Position
-	// batch is the batch being read; next the event in it.
+	watched
+	unfolded
+	hub  *Hub
+	id   stream.ID
+	goal stream.Sequence // where the log ended when the subscription began
+	log  stream.Reader   // nil before open
+	// position is behind everything that was given out or skipped. At the end of the log it goes with
+	// it, unless the reader's group remembers where it was.
+	position stream.Position
+	follows  bool
+	// batch is the batch being read; next the event in it. held was read and lies behind the limit.
 	batch *stream.Batch
-	next  int
-	// appended is when the newest event that was sent was appended; 0 before the first.
+	row   int
+	held  *stream.Entry
+	// appended is when the newest event that was given out was appended; 0 before the first.
 	appended stream.Micros
 }
 
-// step sends one frame, and reports whether there may be more.
-func (r *eventReader) step(ctx context.Context) (more bool, err error) {
-	s := r.sub
-	room, err := s.room(ctx)
-	if err != nil {
-		return false, err
+// newEventReader returns a reader that watches the stream already.
+func newEventReader(h *Hub, id stream.ID, follows bool) *eventReader {
+	r := &eventReader{hub: h, id: id, follows: follows}
+	r.bell, r.stop = h.opts.Log.Watch(id)
+	return r
+}
+
+// open begins to read at a position.
+func (r *eventReader) open(at stream.Position) {
+	r.position, r.log = at, r.hub.opts.Log.Read([]stream.ID{r.id}, at.Sequence)
+}
+
+func (r *eventReader) at() stream.Position { return r.position }
+func (r *eventReader) reached() bool       { return r.position.Sequence >= r.goal }
+func (r *eventReader) progress() *content {
+	return progressContent(r.position, nil, r.lag(r.hub.opts.Now()))
+}
+
+func (r *eventReader) close() {
+	r.stop()
+	if r.log != nil {
+		_ = r.log.Close()
 	}
+}
+
+func (r *eventReader) fork() (reader, error) {
+	own := newEventReader(r.hub, r.id, r.follows)
+	own.goal, own.appended = r.goal, r.appended
+	own.open(r.position)
+	return own, nil
+}
+
+// skipGap is never called: what a stream's position does not reach is told at the start.
+func (r *eventReader) skipGap(context.Context, *subscription) error { return nil }
+
+// entry is the next entry of the log up to the limit.
+func (r *eventReader) entry(limit *stream.Position) (*stream.Entry, error) {
+	if r.held == nil {
+		e, ok, err := r.log.Next()
+		if err != nil || !ok {
+			return nil, err
+		}
+		r.held = &e
+	}
+	if limit != nil && r.held.Sequence() > limit.Sequence {
+		return nil, nil
+	}
+	e := r.held
+	r.held = nil
+	return e, nil
+}
+
+func (r *eventReader) next(room int, limit *stream.Position) (c *content, caughtUp bool, err error) {
 	var body []byte
 	n := 0
+	end := stream.Sequence(-1)
 	for n < room && len(body) < maxFrameBytes {
 		if r.batch == nil {
-			e, ok, err := r.reader.Next()
+			e, err := r.entry(limit)
 			if err != nil {
-				return false, err
+				return nil, false, err
 			}
-			if !ok {
+			if e == nil && limit == nil && end < 0 { // what lies up to the end will have been read then
+				end = r.hub.opts.Log.End()
+				continue
+			}
+			if e == nil {
+				caughtUp = true
 				break
 			}
 			if e.Batch == nil { // a control record: nothing to send, but the position moves
-				r.at.Sequence, r.at.Within = e.Sequence(), 0
+				r.position.Sequence, r.position.Within = e.Sequence(), 0
 				continue
 			}
-			r.batch, r.next = e.Batch, int(r.at.Within) // above 0 for the batch that the position lies in only
-			r.at.Within = 0
-			more = true
+			r.batch, r.row = e.Batch, int(r.position.Within) // above 0 for the batch that the position lies in only
+			r.position.Within = 0
 		}
 		b := r.batch
-		for ; r.next < b.Len && n < room && len(body) < maxFrameBytes; r.next++ {
+		for ; r.row < b.Len && n < room && len(body) < maxFrameBytes; r.row++ {
 			if n > 0 {
 				body = append(body, ',')
 			}
-			body = wire.AppendEvent(body, b, r.next)
+			body = wire.AppendEvent(body, b, r.row)
 			n++
 		}
 		r.appended = b.AppendTime
-		if r.next >= b.Len {
-			r.at = stream.Position{Log: r.at.Log, Sequence: b.Sequence}
+		if r.row >= b.Len {
+			r.position = stream.Position{Log: r.position.Log, Sequence: b.Sequence}
 			r.batch = nil
 		} else {
-			r.at = stream.Position{Log: r.at.Log, Sequence: b.Sequence - 1, Within: int32(r.next)}
+			r.position = stream.Position{Log: r.position.Log, Sequence: b.Sequence - 1, Within: int32(r.row)}
 		}
 	}
-	if n == 0 {
-		return more, nil
+	if caughtUp && limit != nil {
+		end = limit.Sequence
 	}
-	position := r.at.String()
-	b := s.appendNext(appendPosition(begin("events", s.op.ID), position))
-	b = append(append(append(b, `,"events":[`...), body...), "]}"...)
-	s.note(r.at, n)
-	return true, s.emit(ctx, frame{data: b, position: position})
+	if caughtUp && r.follows && r.position.Sequence < end {
+		r.position = stream.Position{Log: r.position.Log, Sequence: end}
+	}
+	if n == 0 {
+		return nil, caughtUp, nil
+	}
+	c = positioned("events", r.position)
+	c.numbered, c.entries = true, n
+	c.rest = append(append(c.rest, `,"events":[`...), body...)
+	return c.end("]}"), caughtUp, nil
 }
 
-// lag is how long ago the newest event that was sent had been appended; 0 at the log's end.
+// lag is how long ago the newest event that was given out had been appended; 0 at the log's end.
 func (r *eventReader) lag(now time.Time) time.Duration {
-	if r.appended == 0 || r.at.Sequence >= r.sub.hub.opts.Log.End() {
+	if r.appended == 0 || r.position.Sequence >= r.hub.opts.Log.End() {
 		return 0
 	}
 	return now.Sub(time.UnixMicro(r.appended))

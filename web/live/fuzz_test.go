@@ -30,7 +30,8 @@ func FuzzClientMessage(f *testing.F) {
 		if _, err := newSelection(h, o, fields); err != nil {
 			return
 		}
-		if !json.Valid(errorMessage(o.ID, problem.New(400, "bad_from", "%s", o.To))) {
+		c := errorContent(problem.New(400, "bad_from", "%s", o.To))
+		if !json.Valid(append(appendBeginning(nil, c, row.AppendJSONString(nil, o.ID), 1), c.rest...)) {
 			t.Errorf("id %q breaks a message", o.ID)
 		}
 	})

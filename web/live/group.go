@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"tidemark/storage/problem"
@@ -28,46 +27,42 @@ type flight struct {
 	entries  int
 }
 
-func appendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }
-
 const maxGroupName = 64
 
 // joinGroup makes the subscription the group's reader, if it names one, and moves from to the
-// group's last ack. A nil leave without an error means that another reader holds the group and
-// the socket is being closed.
-func (s *subscription) joinGroup(from *start) (leave func(), err error) {
+// group's last ack. When another reader holds the group the socket is closed.
+func (s *subscription) joinGroup(from *start) error {
 	if s.op.Group == "" {
-		return func() {}, nil
+		return nil
 	}
 	if s.rel.Kind == LateOf || s.hub.opts.Groups == nil {
-		return nil, problem.New(400, "no_groups", "%s can't be read in a group", s.op.To).
+		return problem.New(400, "no_groups", "%s can't be read in a group", s.op.To).
 			WithHint("keep the position of the last frame and subscribe from there")
 	}
 	if len(s.op.Group) > maxGroupName {
-		return nil, problem.New(400, "bad_group", "the group's name has %d bytes; at most %d are taken", len(s.op.Group), maxGroupName).
+		return problem.New(400, "bad_group", "the group's name has %d bytes; at most %d are taken", len(s.op.Group), maxGroupName).
 			WithHint("take a shorter name")
 	}
 	key := groupKey{s.rel, s.op.Group}
 	if !s.hub.claim(s, key) {
 		s.out.end(farewell{code: closeGroupTaken, reason: clip("group "+s.op.Group+" of "+s.op.To+" has its reader elsewhere", 120)})
-		return nil, nil
+		return errEnding
 	}
-	leave = func() { s.hub.release(s, key) }
 	g := &group{key: key, max: s.hub.opts.MaxInFlight}
 	if n := s.op.MaxInFlight; n > 0 && n < g.max {
 		g.max = n
 	}
 	text, ok, err := s.hub.opts.Groups.Acked(s.rel, s.op.Group)
 	if err != nil {
-		leave()
-		return nil, err
+		s.hub.release(s, key)
+		return err
 	}
 	switch {
 	case ok:
 		at, err := stream.ParsePosition(text)
 		if err != nil {
-			leave()
-			return nil, err
+			s.hub.release(s, key)
+			return err
 		}
 		g.acked, g.at = text, at
 		s.stand.Store(&text)
@@ -76,7 +71,7 @@ func (s *subscription) joinGroup(from *start) (leave func(), err error) {
 		from.kind = "earliest" // a group misses nothing unless it says so
 	}
 	s.group = g
-	return leave, nil
+	return nil
 }
 
 // room waits until the group may get more, and says how many entries (I6). Without a group it is
@@ -103,7 +98,8 @@ func (s *subscription) room(ctx context.Context) (int, error) {
 			if s.untilProgress() > 0 {
 				break
 			}
-			if err := s.sayProgress(ctx, g.flight[len(g.flight)-1].position.String(), nil, time.Since(g.moved)); err != nil {
+			s.quiet = time.Now()
+			if err := s.emit(ctx, progressContent(g.flight[len(g.flight)-1].position, nil, time.Since(g.moved))); err != nil {
 				return 0, err
 			}
 		case <-ctx.Done():
@@ -115,36 +111,35 @@ func (s *subscription) room(ctx context.Context) (int, error) {
 	return min(g.max-g.count, maxFrameEntries), nil
 }
 
-// note remembers a frame that is on its way.
-func (s *subscription) note(p stream.Position, entries int) {
+// note remembers a message that is on its way.
+func (s *subscription) note(c *content) {
 	g := s.group
-	if g == nil {
+	if g == nil || c.entries == 0 {
 		return
 	}
 	if g.count == 0 {
 		g.moved = time.Now()
 	}
-	g.flight = append(g.flight, flight{p, entries})
-	g.count += entries
+	g.flight = append(g.flight, flight{c.place, c.entries})
+	g.count += c.entries
 }
 
 // takeAck makes the newest ack durable and answers it.
 func (s *subscription) takeAck(ctx context.Context) error {
-	s.acks.Lock()
-	text := s.acks.newest
-	s.acks.newest = ""
-	s.acks.Unlock()
+	s.mu.Lock()
+	text := s.mu.ack
+	s.mu.ack = ""
+	s.mu.Unlock()
 	if text == "" {
 		return nil
 	}
 	refuse := func(detail, hint string) error {
-		p := problem.New(400, "bad_ack", "%s", detail).WithHint("%s", hint)
-		return s.emit(ctx, frame{data: errorMessage(s.op.ID, p)})
+		return s.emit(ctx, errorContent(problem.New(400, "bad_ack", "%s", detail).WithHint("%s", hint)))
+	}
+	acked := func(position string) error {
+		return s.emit(ctx, (&content{kind: "acked", rest: appendPosition(nil, position)}).end("}"))
 	}
 	g := s.group
-	if g == nil {
-		return refuse("this subscription has no group, so there is nothing to acknowledge", `subscribe with "group"`)
-	}
 	at, err := stream.ParsePosition(text)
 	if log := s.hub.opts.Log.ID(); err != nil || at.Log != log && at.Log != log.Of(s.rel.ID) {
 		return refuse("the position of the ack is none of this log", "acknowledge the position of a frame that was received")
@@ -159,7 +154,7 @@ func (s *subscription) takeAck(ctx context.Context) error {
 	switch {
 	case taken > 0 && g.flight[taken-1].position == at:
 	case taken == 0 && g.acked != "" && g.at.Log == at.Log && !before(g.at, at): // acknowledged before
-		return s.emit(ctx, frame{data: append(appendPosition(begin("acked", s.op.ID), g.acked), '}')})
+		return acked(g.acked)
 	default:
 		return refuse("the position of the ack is of no frame that was sent", "acknowledge the position of a frame that was received")
 	}
@@ -170,7 +165,7 @@ func (s *subscription) takeAck(ctx context.Context) error {
 	s.stand.Store(&text)
 	g.flight = append(g.flight[:0], g.flight[taken:]...)
 	g.count -= n
-	return s.emit(ctx, frame{data: append(appendPosition(begin("acked", s.op.ID), text), '}')})
+	return acked(text)
 }
 
 // before reports whether a lies before b in one log.

@@ -18,8 +18,10 @@ type Hub struct {
 	opts Options
 	mu   struct {
 		sync.Mutex
-		lines    map[line]string // and whose it is: a key, or nobody's
-		byKey    map[string]int  // lines of each key
+		lines map[line]Client
+		byKey map[string]int // lines of each key
+		// rights are those that can end, each with the lines that end with it.
+		rights   map[<-chan struct{}]*rights
 		draining bool
 		// empty is closed when draining and the last line has left.
 		empty chan struct{}
@@ -27,6 +29,8 @@ type Hub struct {
 		readers map[groupKey]*subscription
 		// tails are the change streams that are followed now.
 		tails map[Relation]*tail
+		// casts read for many subscriptions each.
+		casts map[castKey]*cast
 	}
 	stats Stats
 }
@@ -35,6 +39,8 @@ type Hub struct {
 type line interface {
 	// sendAway tells the client to come again later and ends the connection.
 	sendAway(after time.Duration)
+	// revoke ends it because its client's rights have ended.
+	revoke()
 	// kill ends it at once.
 	kill()
 }
@@ -46,16 +52,25 @@ type groupKey struct {
 
 // Stats counts what the hub does. All are read with Load.
 type Stats struct {
-	Sockets, Subscriptions        atomic.Int64 // now
+	Sockets, Subscriptions, Casts atomic.Int64 // now
 	Frames, Bytes                 atomic.Int64 // since the start
 	Refused, CutOff, Gaps, Panics atomic.Int64 // since the start
 	FoldedChanges                 atomic.Int64 // changes that folding saved
+	FellBehind                    atomic.Int64 // how often a client had no room and left its cast
+}
+
+// count adds one message to what was sent.
+func (s *Stats) count(bytes int) {
+	s.Frames.Add(1)
+	s.Bytes.Add(int64(bytes))
 }
 
 // NewHub returns a hub without clients.
 func NewHub(opts Options) *Hub {
 	h := &Hub{opts: opts.WithDefaults()}
-	h.mu.lines = map[line]string{}
+	h.mu.lines = map[line]Client{}
+	h.mu.rights = map[<-chan struct{}]*rights{}
+	h.mu.casts = map[castKey]*cast{}
 	h.mu.byKey = map[string]int{}
 	h.mu.readers = map[groupKey]*subscription{}
 	h.mu.tails = map[Relation]*tail{}
@@ -74,7 +89,8 @@ func (h *Hub) admit(l line, client Client) error {
 		h.stats.Refused.Add(1)
 		return err
 	}
-	h.mu.lines[l] = client.Key
+	h.mu.lines[l] = client
+	h.bindLocked(l, client.Revoked)
 	h.mu.byKey[client.Key]++
 	h.stats.Sockets.Add(1)
 	return nil
@@ -110,14 +126,66 @@ func (h *Hub) roomLocked(client Client) error {
 func (h *Hub) leave(l line) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := h.mu.lines[l]
+	client := h.mu.lines[l]
+	key := client.Key
 	delete(h.mu.lines, l)
+	h.unbindLocked(l, client.Revoked)
 	if h.mu.byKey[key]--; h.mu.byKey[key] == 0 {
 		delete(h.mu.byKey, key)
 	}
 	h.stats.Sockets.Add(-1)
 	if h.mu.draining && len(h.mu.lines) == 0 {
 		close(h.mu.empty)
+	}
+}
+
+// rights are what several lines may do, until they end.
+type rights struct {
+	lines map[line]struct{}
+	// unused is closed when there are no lines any more.
+	unused chan struct{}
+}
+
+// bindLocked ends a line when revoked is closed. One goroutine watches for all lines of a key or session.
+func (h *Hub) bindLocked(l line, revoked <-chan struct{}) {
+	if revoked == nil {
+		return
+	}
+	r := h.mu.rights[revoked]
+	if r == nil {
+		r = &rights{lines: map[line]struct{}{}, unused: make(chan struct{})}
+		h.mu.rights[revoked] = r
+		go func() {
+			select {
+			case <-revoked:
+				h.endRights(revoked)
+			case <-r.unused:
+			}
+		}()
+	}
+	r.lines[l] = struct{}{}
+}
+
+func (h *Hub) unbindLocked(l line, revoked <-chan struct{}) {
+	r := h.mu.rights[revoked]
+	if r == nil {
+		return
+	}
+	if delete(r.lines, l); len(r.lines) == 0 {
+		close(r.unused)
+		delete(h.mu.rights, revoked)
+	}
+}
+
+func (h *Hub) endRights(revoked <-chan struct{}) {
+	h.mu.Lock()
+	r := h.mu.rights[revoked]
+	delete(h.mu.rights, revoked)
+	h.mu.Unlock()
+	if r != nil {
+		for l := range r.lines { // nobody else has it now
+			l.revoke()
+		}
 	}
 }
 

@@ -150,23 +150,46 @@ func parseStart(raw json.RawMessage) (start, error) {
 	return start{kind: "time", time: micros}, nil
 }
 
-// What follows writes messages. Each begins with type and id.
+// content is what a message says behind its type, its subscription's id and its number: built once
+// for all who get it, and never changed.
+type content struct {
+	kind string
+	rest []byte // with the comma in front and the brace at the end
+	// numbered: the message carries data and counts in seq (I5).
+	numbered bool
+	// position is where a reader stands that has the message; nil: where it stood.
+	position *string
+	// place and entries are for groups, which remember what is on its way.
+	place   stream.Position
+	entries int
+}
 
-func begin(kind, id string) []byte {
-	b := append(make([]byte, 0, 256), `{"type":"`...)
-	b = append(b, kind...)
-	b = append(b, `","id":`...)
-	return row.AppendJSONString(b, id)
+// positioned begins the rest of a content with a position.
+func positioned(kind string, at stream.Position) *content {
+	position := at.String()
+	return &content{kind: kind, rest: appendPosition(make([]byte, 0, 512), position), position: &position, place: at}
+}
+
+// end appends the last of the rest.
+func (c *content) end(text string) *content {
+	c.rest = append(c.rest, text...)
+	return c
+}
+
+// appendBeginning appends what only one subscription gets of a message.
+func appendBeginning(b []byte, c *content, id []byte, seq int64) []byte {
+	b = append(append(append(b, `{"type":"`...), c.kind...), `","id":`...)
+	b = append(b, id...)
+	if c.numbered {
+		b = strconv.AppendInt(append(b, `,"seq":`...), seq, 10)
+	}
+	return b
 }
 
 func appendPosition(b []byte, position string) []byte {
 	b = append(b, `,"position":"`...)
 	b = append(b, position...)
 	return append(b, '"')
-}
-
-func appendSeq(b []byte, seq int64) []byte {
-	return strconv.AppendInt(append(b, `,"seq":`...), seq, 10)
 }
 
 func appendAsOf(b []byte, asOf json.RawMessage) []byte {
@@ -176,11 +199,10 @@ func appendAsOf(b []byte, asOf json.RawMessage) []byte {
 	return append(append(b, `,"as_of":`...), asOf...)
 }
 
-// errorMessage tells a problem of one subscription. Whether trying again can help follows from
+// errorContent tells a problem of one subscription. Whether trying again can help follows from
 // the kind of problem: what the server could not do now, it may do later.
-func errorMessage(id string, p *problem.Problem) []byte {
-	b := begin("error", id)
-	b = append(b, `,"code":`...)
+func errorContent(p *problem.Problem) *content {
+	b := append([]byte(nil), `,"code":`...)
 	b = row.AppendJSONString(b, p.Code)
 	b = append(b, `,"message":`...)
 	b = row.AppendJSONString(b, p.Detail)
@@ -193,9 +215,17 @@ func errorMessage(id string, p *problem.Problem) []byte {
 	}
 	b = append(b, `,"retryable":`...)
 	b = strconv.AppendBool(b, p.Status >= 500 || p.Status == 429)
-	return append(b, '}')
+	return &content{kind: "error", rest: append(b, '}')}
 }
 
+func progressContent(at stream.Position, asOf json.RawMessage, lag time.Duration) *content {
+	c := positioned("progress", at)
+	c.rest = append(appendAsOf(c.rest, asOf), `,"lag_ms":`...)
+	c.rest = strconv.AppendInt(c.rest, max(0, lag.Milliseconds()), 10)
+	return c.end("}")
+}
+
+// reconnectMessage is about no subscription.
 func reconnectMessage(after time.Duration) []byte {
 	return append(strconv.AppendInt([]byte(`{"type":"reconnect","after_ms":`), after.Milliseconds(), 10), '}')
 }

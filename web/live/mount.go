@@ -1,14 +1,16 @@
 package live
 
 import (
+	"bufio"
+	"encoding/base64"
 	"encoding/json"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/middleware/adaptor"
 	"github.com/gorilla/websocket"
 
 	"tidemark/storage/problem"
@@ -18,10 +20,12 @@ import (
 // Subprotocol is the name of the protocol; clients may leave it out.
 const Subprotocol = "tidemark.v1.json"
 
-// Mount adds the routes of live.
-func (h *Hub) Mount(r fiber.Router) {
-	r.Get("/v1/live", h.open)
-	r.Get("/v1/live/:name", h.openNamed)
+// Mount adds the routes of live. The app leaves connections that were upgraded to live for good:
+// what it would keep of each of them (the request, its read buffer) is more than a subscriber needs.
+func (h *Hub) Mount(app *fiber.App) {
+	app.Server().KeepHijackedConns = true
+	app.Get("/v1/live", h.open)
+	app.Get("/v1/live/:name", h.openNamed)
 }
 
 // open upgrades to a websocket on which the client subscribes.
@@ -70,28 +74,61 @@ func (h *Hub) upgrade(c *fiber.Ctx, first *op) error {
 	if err := h.room(client); err != nil {
 		return err
 	}
-	id, _ := c.Locals("request_id").(string)
-	upgrader := websocket.Upgrader{
-		HandshakeTimeout: 10 * time.Second,
-		ReadBufferSize:   4 << 10,
-		WriteBufferSize:  4 << 10,
-		Subprotocols:     []string{Subprotocol},
-		CheckOrigin:      func(*http.Request) bool { return true },
-		Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
-			p := problem.New(status, "bad_handshake", "%v", reason).WithHint("send a websocket handshake of version 13 (RFC 6455)")
-			w.Header().Set("Content-Type", problem.ContentType)
-			w.WriteHeader(status)
-			_, _ = w.Write(p.JSON(id))
-		},
-	}
-	return adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		paced := &pacedConn{patience: h.opts.StallAfter}
-		conn, err := upgrader.Upgrade(&pacedWriter{w, paced}, r, http.Header{"X-Request-Id": {id}})
-		if err != nil {
-			return // Error has answered
+	handshake := &http.Request{Method: c.Method(), Header: http.Header{}}
+	for _, name := range []string{"Connection", "Upgrade", "Sec-Websocket-Version", "Sec-Websocket-Key", "Sec-Websocket-Protocol"} {
+		if value := c.Get(name); value != "" {
+			handshake.Header.Set(name, strings.Clone(value))
 		}
-		h.serve(conn, paced, client, first)
-	})(c)
+	}
+	if err := mistake(handshake.Header); err != nil {
+		return err
+	}
+	answer := http.Header{}
+	if id, _ := c.Locals("request_id").(string); id != "" {
+		answer.Set("X-Request-Id", id)
+	}
+	c.Context().HijackSetNoResponse(true) // gorilla answers
+	c.Context().Hijack(func(conn net.Conn) {
+		if own, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
+			conn = own.UnsafeConn()
+		}
+		go h.serve(conn, handshake, answer, client, first) // with a stack of its own, which is small
+	})
+	return nil
+}
+
+// mistake is what is wrong with a handshake.
+func mistake(header http.Header) error {
+	reason := ""
+	if key, err := base64.StdEncoding.DecodeString(header.Get("Sec-Websocket-Key")); err != nil || len(key) != 16 {
+		reason = "Sec-WebSocket-Key is not 16 bytes in base64"
+	}
+	if header.Get("Sec-Websocket-Version") != "13" {
+		reason = "Sec-WebSocket-Version is not 13"
+	}
+	if reason == "" {
+		return nil
+	}
+	return problem.New(400, "bad_handshake", "%s", reason).WithHint("send a websocket handshake of version 13 (RFC 6455)")
+}
+
+// upgrader makes websockets of connections whose handshake was looked at.
+var upgrader = websocket.Upgrader{
+	ReadBufferSize:  512,
+	WriteBufferPool: &sync.Pool{}, // never used: messages go through the outbox
+	Subprotocols:    []string{Subprotocol},
+	CheckOrigin:     func(*http.Request) bool { return true },
+	Error:           func(http.ResponseWriter, *http.Request, int, error) {},
+}
+
+// takenOver hands gorilla a connection that is ours already.
+type takenOver struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+func (t *takenOver) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return t.conn, bufio.NewReadWriter(bufio.NewReaderSize(t.conn, 16), bufio.NewWriterSize(t.conn, 512)), nil
 }
 
 // opFromAddress reads a subscription from path and query. Fiber's strings are overwritten after

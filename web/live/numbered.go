@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"errors"
-	"strconv"
 
 	"tidemark/storage/problem"
 	"tidemark/stream"
@@ -42,70 +41,83 @@ func (a alertSource) ends() (int64, int64, error)               { return a.log.E
 func (a alertSource) at(p stream.Position) (int64, bool, error) { return a.log.At(a.name, p) }
 func (a alertSource) watch() (<-chan struct{}, func())          { return a.log.Watch(a.name) }
 
-// numbered follows a numbered log, never folded.
-func (s *subscription) numbered(ctx context.Context, from start, src source) error {
-	arrived, stop := src.watch()
-	defer stop()
-	after, err := s.numberedStart(ctx, from, src)
+// numberedReader reads a numbered log.
+type numberedReader struct {
+	watched
+	unfolded
+	hub   *Hub
+	rel   Relation
+	src   source
+	after int64
+}
+
+func newNumberedReader(h *Hub, rel Relation, src source) *numberedReader {
+	r := &numberedReader{hub: h, rel: rel, src: src}
+	r.bell, r.stop = src.watch()
+	return r
+}
+
+// numbered begins to follow a numbered log, never folded.
+func (s *subscription) numbered(ctx context.Context, from start, src source) (reader, error) {
+	r := newNumberedReader(s.hub, s.rel, src)
+	var err error
+	if r.after, err = s.numberedStart(ctx, from, src); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *numberedReader) place(number int64) stream.Position { return r.hub.numbered(r.rel, number) }
+func (r *numberedReader) at() stream.Position                { return r.place(r.after) }
+func (r *numberedReader) reached() bool                      { return false }
+func (r *numberedReader) progress() *content                 { return progressContent(r.at(), nil, 0) }
+
+func (r *numberedReader) fork() (reader, error) {
+	own := newNumberedReader(r.hub, r.rel, r.src)
+	own.after = r.after
+	return own, nil
+}
+
+func (r *numberedReader) next(room int, limit *stream.Position) (c *content, caughtUp bool, err error) {
+	if limit != nil {
+		room = min(room, int(int64(limit.Sequence)-r.after))
+	}
+	if room <= 0 {
+		return nil, true, nil
+	}
+	entries, err := r.src.read(r.after, room)
+	if gone(err) { // what lay behind the reader was taken away: an edit of a view begins its late events anew
+		return nil, false, &Gap{}
+	}
+	if err != nil || len(entries) == 0 {
+		return nil, err == nil, err
+	}
+	var body []byte
+	n := 0
+	for ; n < len(entries) && (n == 0 || len(body) < maxFrameBytes); n++ {
+		if n > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, entries[n].JSON...)
+		r.after = entries[n].Number
+	}
+	kind, member := r.src.frame()
+	c = positioned(kind, r.at())
+	c.numbered, c.entries = true, n
+	c.rest = append(append(append(c.rest, `,"`...), member...), `":[`...)
+	c.rest = append(c.rest, body...)
+	return c.end("]}"), false, nil
+}
+
+func (r *numberedReader) skipGap(ctx context.Context, s *subscription) error {
+	oldest, _, err := r.src.ends()
 	if err != nil {
 		return err
 	}
-	kind, member := src.frame()
-	for {
-		room, err := s.room(ctx)
-		if err != nil {
-			return err
-		}
-		entries, err := src.read(after, room)
-		if gone(err) { // what lay behind the reader was taken away: an edit of a view begins its late events anew
-			oldest, _, err := src.ends()
-			if err != nil {
-				return err
-			}
-			from, to := s.numberedPosition(after).String(), s.numberedPosition(max(0, oldest-1)).String()
-			if err := s.gap(ctx, from, to); err != nil {
-				return err
-			}
-			after = max(0, oldest-1)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if len(entries) == 0 {
-			if err := s.progress(ctx, s.numberedPosition(after).String(), nil, 0, true); err != nil {
-				return err
-			}
-			if err := s.wait(ctx, arrived); err != nil {
-				return err
-			}
-			continue
-		}
-		var body []byte
-		n := 0
-		for ; n < len(entries) && (n == 0 || len(body) < maxFrameBytes); n++ {
-			if n > 0 {
-				body = append(body, ',')
-			}
-			body = append(body, entries[n].JSON...)
-			after = entries[n].Number
-		}
-		position := s.numberedPosition(after)
-		b := s.appendNext(appendPosition(begin(kind, s.op.ID), position.String()))
-		b = append(b, `,`+strconv.Quote(member)+`:[`...)
-		b = append(append(b, body...), "]}"...)
-		s.note(position, n)
-		if err := s.emit(ctx, frame{data: b, position: position.String()}); err != nil {
-			return err
-		}
-		select {
-		case <-s.bell:
-			if err := s.takeAck(ctx); err != nil {
-				return err
-			}
-		default:
-		}
-	}
+	was := r.at()
+	r.after = max(0, oldest-1)
+	return s.gap(ctx, was.String(), r.at().String())
 }
 
 // gone reports whether an error says that entries are no longer kept.
@@ -140,14 +152,14 @@ func (s *subscription) numberedStart(ctx context.Context, from start, src source
 			}
 		}
 		if !ok || after < beginning || after > newest {
-			position := s.numberedPosition(beginning).String()
+			position := s.hub.numbered(s.rel, beginning).String()
 			if err := s.subscribed(ctx, position, false); err != nil {
 				return 0, err
 			}
 			return beginning, s.gap(ctx, from.text, position)
 		}
 	}
-	return after, s.subscribed(ctx, s.numberedPosition(after).String(), true)
+	return after, s.subscribed(ctx, s.hub.numbered(s.rel, after).String(), true)
 }
 
 // numberAt is the number before the first entry made at or after an instant.
@@ -166,8 +178,9 @@ func numberAt(src source, after int64, at int64) (int64, error) {
 	}
 }
 
-func (s *subscription) numberedPosition(number int64) stream.Position {
-	return stream.Position{Log: s.hub.opts.Log.ID().Of(s.rel.ID), Sequence: stream.Sequence(number), Within: numberedMark}
+// numbered is the position of a number.
+func (h *Hub) numbered(rel Relation, number int64) stream.Position {
+	return stream.Position{Log: h.opts.Log.ID().Of(rel.ID), Sequence: stream.Sequence(number), Within: numberedMark}
 }
 
 // lateSource reads the late events of a view as a stream.

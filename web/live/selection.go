@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -329,16 +330,25 @@ func (s *selection) settle(out []change) []change {
 		return out
 	}
 	next := s.window()
+	changes := difference(s.shown, next, s.gone)
+	s.shown = next
+	clear(s.gone)
+	return changes
+}
+
+// difference is what turns the rows of one showing into those of another. gone knows with what
+// status and revision rows were withdrawn; one that only left the selection has none.
+func difference(shown, next []*selected, gone map[string]change) []change {
 	has := make(map[string]*selected, len(next))
 	for _, r := range next {
 		has[r.key] = r
 	}
-	had := make(map[string]*selected, len(s.shown))
+	had := make(map[string]*selected, len(shown))
 	var changes []change
-	for _, r := range s.shown {
+	for _, r := range shown {
 		had[r.key] = r
 		if n := has[r.key]; n == nil || !n.same(r) {
-			left := s.gone[r.key] // a row that only left the selection has no status on its way out
+			left := gone[r.key]
 			changes = append(changes, change{-1, r.key, r.json, left.status, left.revision})
 			if n != nil {
 				changes = append(changes, change{+1, n.key, n.json, n.status, n.revision})
@@ -350,9 +360,18 @@ func (s *selection) settle(out []change) []change {
 			changes = append(changes, change{+1, r.key, r.json, r.status, r.revision})
 		}
 	}
-	s.shown = next
-	clear(s.gone)
 	return changes
+}
+
+// clone returns a selection that holds the same and is another goroutine's.
+func (s *selection) clone(h *Hub, o op) (*selection, error) {
+	c, err := newSelection(h, o, s.fields)
+	if err != nil {
+		return nil, err
+	}
+	c.rows, c.gone = maps.Clone(s.rows), maps.Clone(s.gone)
+	c.sorted, c.shown = slices.Clone(s.sorted), s.shown
+	return c, nil
 }
 
 func (r *selected) same(o *selected) bool {

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,36 +16,24 @@ import (
 	"tidemark/storage/problem"
 )
 
-// socket is one websocket.
+// socket is one websocket. Its goroutine reads; see outbox for who writes.
 type socket struct {
 	hub    *Hub
 	conn   *websocket.Conn
-	net    *pacedConn
+	out    *outbox
 	client Client
-	// out hands frames to the writer, one at a time.
-	out chan frame
-	// ending is closed once the socket is to end; farewell is set before.
-	ending   chan struct{}
-	endOnce  sync.Once
-	farewell farewell
+	// ending is closed once the socket is to end.
+	ending  chan struct{}
+	endOnce sync.Once
 
 	ctx    context.Context // ends with the socket; its subscriptions' parent
 	cancel context.CancelFunc
-	// running are the subscriptions' goroutines.
-	running sync.WaitGroup
-	mu      struct {
+	mu     struct {
 		sync.Mutex
-		subs    map[string]*subscription
-		current *subscription // whose frame is being written
+		subs  map[string]*subscription
+		ping  *time.Timer
+		ended bool
 	}
-}
-
-// frame is one message on its way out.
-type frame struct {
-	data []byte
-	sub  *subscription
-	// position is where the reader stands once it has this message; empty: where it stood.
-	position string
 }
 
 // farewell is how a socket ends. Code 0: the client is gone, nothing is said.
@@ -53,8 +45,6 @@ type farewell struct {
 	sub *subscription
 }
 
-var errEnding = errors.New("the socket ends")
-
 // closePatience is how long the other side may take to answer a close frame.
 const closePatience = 2 * time.Second
 
@@ -62,22 +52,26 @@ const closePatience = 2 * time.Second
 const maxLinger = 16 << 20
 
 // serve runs a socket until it ends; first, when not nil, is what the address asked for.
-func (h *Hub) serve(conn *websocket.Conn, paced *pacedConn, client Client, first *op) {
-	s := &socket{hub: h, conn: conn, net: paced, client: client, out: make(chan frame), ending: make(chan struct{})}
+func (h *Hub) serve(conn net.Conn, handshake *http.Request, answer http.Header, client Client, first *op) {
+	s := &socket{hub: h, client: client, ending: make(chan struct{})}
+	s.out = newOutbox(h, conn, s.stalled)
+	defer h.guard("reader", func() { _ = conn.Close() })
+	var err error
+	if s.conn, err = upgrader.Upgrade(&takenOver{conn: s.out}, handshake, answer); err != nil {
+		_ = conn.Close()
+		return
+	}
 	s.mu.subs = map[string]*subscription{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	defer s.cancel()
-	paced.stalled = s.stalled
 	if err := h.admit(s, client); err != nil {
 		s.end(farewell{code: websocket.CloseTryAgainLater, reason: clip(err.Error(), 120)})
 	} else {
 		defer h.leave(s)
+		s.mu.Lock()
+		s.mu.ping = time.AfterFunc(h.opts.PingEvery, s.ping)
+		s.mu.Unlock()
 	}
-	var writer sync.WaitGroup
-	writer.Go(func() {
-		defer h.guard("writer", s.kill)
-		s.write()
-	})
 	func() {
 		defer h.guard("reader", s.fail)
 		if first != nil {
@@ -87,24 +81,66 @@ func (h *Hub) serve(conn *websocket.Conn, paced *pacedConn, client Client, first
 	}()
 	s.end(farewell{}) // the client is gone; does nothing when a farewell is on its way
 	s.cancel()
-	s.hangUp(&writer)
-	s.running.Wait()
-	_ = conn.Close() // both pumps have ended: now Fiber may have its connection back
+	s.leaveAll()
+	s.hangUp()
+	_ = conn.Close()
 }
 
-// hangUp waits for the writer. The reader has ended, so nobody answers what it still writes.
-func (s *socket) hangUp(writer *sync.WaitGroup) {
+// leaveAll ends the subscriptions and the pings.
+func (s *socket) leaveAll() {
+	s.mu.Lock()
+	s.mu.ended = true
+	if s.mu.ping != nil {
+		s.mu.ping.Stop()
+	}
+	subs := slices.Collect(maps.Values(s.mu.subs))
+	s.mu.Unlock()
+	for _, sub := range subs {
+		sub.stop()
+	}
+}
+
+// hangUp waits for what is still written. The reader has ended, so nobody answers it.
+func (s *socket) hangUp() {
 	patience := time.AfterFunc(closePatience, s.kill)
 	defer patience.Stop()
-	writer.Wait()
+	<-s.out.done
 }
 
-// end asks the writer to say goodbye and stop. The first farewell counts.
+// ping asks whether the client is there, and is called again.
+func (s *socket) ping() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.ended {
+		return
+	}
+	_, _ = s.out.Write(pingFrame)
+	s.mu.ping.Reset(s.hub.opts.PingEvery)
+}
+
+// end says goodbye and stops. The first farewell counts.
 func (s *socket) end(f farewell) {
 	s.endOnce.Do(func() {
-		s.farewell = f
 		close(s.ending)
+		s.cancel()
+		if f.code == 0 {
+			s.out.finish(nil)
+			return
+		}
+		s.out.finish(func() []byte { return f.frames() })
 	})
+}
+
+// frames are what is written last.
+func (f farewell) frames() (b []byte) {
+	if f.last != nil {
+		b = append(appendFrame(b, websocket.TextMessage, len(f.last)), f.last...)
+	}
+	if f.sub != nil {
+		f.reason = f.sub.standing()
+	}
+	reason := websocket.FormatCloseMessage(f.code, clip(f.reason, 120))
+	return append(appendFrame(b, websocket.CloseMessage, len(reason)), reason...)
 }
 
 func (s *socket) isEnding() bool {
@@ -124,17 +160,18 @@ func (s *socket) fail() {
 	s.end(farewell{code: websocket.CloseInternalServerErr, reason: "the server made a mistake"})
 }
 
+func (s *socket) revoke() {
+	s.end(farewell{code: closeNoKey, reason: "the key was revoked or changed, or the session ended"})
+}
+
 func (s *socket) kill() {
 	s.end(farewell{})
-	s.net.kill()
+	s.out.kill()
 }
 
 // stalled is called while a write waits for a client that takes nothing (I7).
-func (s *socket) stalled() {
+func (s *socket) stalled(sub *subscription) {
 	s.hub.stats.CutOff.Add(1)
-	s.mu.Lock()
-	sub := s.mu.current
-	s.mu.Unlock()
 	s.tooSlow(sub)
 }
 
@@ -144,6 +181,9 @@ func (s *socket) tooSlow(sub *subscription) {
 	}
 	s.end(farewell{code: closeTooSlow, sub: sub})
 }
+
+func (s *socket) offer(sub *subscription, batch []*content) verdict { return s.out.offer(sub, batch) }
+func (s *socket) room(sub *subscription) <-chan struct{}            { return s.out.room(sub) }
 
 // read takes the client's messages until the connection ends.
 func (s *socket) read() {
@@ -184,74 +224,8 @@ func (s *socket) read() {
 // linger reads the rest of a message that was too large, for which gorilla has sent the close frame:
 // closing with unread input would reset the connection, and the client would not get to know why.
 func (s *socket) linger() {
-	_ = s.net.SetReadDeadline(time.Now().Add(closePatience))
-	_, _ = io.CopyN(io.Discard, s.net, maxLinger)
-}
-
-// write is the only goroutine that writes messages. It ends with the farewell.
-func (s *socket) write() {
-	ping := time.NewTicker(s.hub.opts.PingEvery)
-	defer ping.Stop()
-	for !s.isEnding() {
-		select {
-		case <-s.ending:
-		case <-s.client.Revoked:
-			s.end(farewell{code: closeNoKey, reason: "the key was revoked or changed"})
-		case f := <-s.out:
-			s.mu.Lock()
-			s.mu.current = f.sub
-			s.mu.Unlock()
-			if err := s.conn.WriteMessage(websocket.TextMessage, f.data); err != nil {
-				s.kill()
-				return
-			}
-			s.hub.stats.Frames.Add(1)
-			s.hub.stats.Bytes.Add(int64(len(f.data)))
-			if f.sub != nil && f.position != "" && f.sub.group == nil {
-				f.sub.stand.Store(&f.position)
-			}
-		case <-ping.C:
-			if err := s.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(s.hub.opts.StallAfter)); err != nil {
-				s.kill()
-				return
-			}
-		}
-	}
-	s.sayGoodbye()
-}
-
-func (s *socket) sayGoodbye() {
-	s.cancel()
-	f := s.farewell
-	if f.code == 0 {
-		s.net.kill()
-		return
-	}
-	if f.last != nil && s.conn.WriteMessage(websocket.TextMessage, f.last) != nil {
-		s.net.kill()
-		return
-	}
-	if f.sub != nil {
-		f.reason = f.sub.standing()
-	}
-	message := websocket.FormatCloseMessage(f.code, clip(f.reason, 120))
-	if s.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closePatience)) != nil {
-		s.net.kill()
-		return
-	}
-	_ = s.conn.SetReadDeadline(time.Now().Add(closePatience))
-}
-
-// emit hands a frame to the writer.
-func (s *socket) emit(ctx context.Context, f frame) error {
-	select {
-	case s.out <- f:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.ending:
-		return errEnding
-	}
+	_ = s.out.SetReadDeadline(time.Now().Add(closePatience))
+	_, _ = io.CopyN(io.Discard, s.out, maxLinger)
 }
 
 // do carries out one message of the client.
@@ -261,7 +235,9 @@ func (s *socket) do(o op) {
 	n := len(s.mu.subs)
 	s.mu.Unlock()
 	refuse := func(p *problem.Problem) {
-		_ = s.emit(s.ctx, frame{data: errorMessage(o.ID, p)})
+		unknown := newSubscription(s.ctx, s.hub, op{To: o.To, ID: o.ID}, s, s.client, nil)
+		defer unknown.cancel()
+		_ = unknown.emit(s.ctx, errorContent(p))
 	}
 	switch o.Op {
 	case "subscribe":
@@ -276,44 +252,33 @@ func (s *socket) do(o op) {
 			s.subscribe(o)
 		}
 	case "unsubscribe", "ack":
-		if sub == nil {
+		switch {
+		case sub == nil:
 			refuse(problem.New(404, "unknown_id", "there is no subscription with the id %q", o.ID).
 				WithHint("it may have ended with an error message before"))
-			return
-		}
-		if o.Op == "ack" {
+		case o.Op == "unsubscribe":
+			sub.stop()
+		case sub.bell == nil:
+			refuse(problem.New(400, "bad_ack", "this subscription has no group, so there is nothing to acknowledge").
+				WithHint(`subscribe with "group"`))
+		default:
 			sub.ring(o.Position)
-			return
 		}
-		sub.cancel()
-		<-sub.done
 	}
 }
 
-// subscribe starts a subscription's goroutine.
+// subscribe starts a subscription.
 func (s *socket) subscribe(o op) {
-	sub := newSubscription(s.hub, o, s, s.client)
-	var ctx context.Context
-	ctx, sub.cancel = context.WithCancel(s.ctx)
-	s.mu.Lock()
-	s.mu.subs[o.ID] = sub
-	s.mu.Unlock()
-	sub.leave = func() {
+	var sub *subscription
+	sub = newSubscription(s.ctx, s.hub, o, s, s.client, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.mu.subs[o.ID] == sub {
 			delete(s.mu.subs, o.ID)
 		}
-	}
-	s.running.Go(func() {
-		defer func() {
-			sub.cancel()
-			sub.leave()
-			close(sub.done)
-		}()
-		defer s.hub.guard("subscription to "+o.To, func() {
-			_ = s.emit(ctx, frame{data: errorMessage(o.ID, problem.From(errors.New("panic")))})
-		})
-		sub.run(ctx)
 	})
+	s.mu.Lock()
+	s.mu.subs[o.ID] = sub
+	s.mu.Unlock()
+	sub.start()
 }

@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -17,12 +17,25 @@ import (
 // eventStream answers a subscription as server-sent events: the messages of the websocket, each
 // with its position as id, so that a browser that comes back goes on where it was.
 type eventStream struct {
-	hub    *Hub
-	conn   net.Conn
-	w      *bufio.Writer
-	ctx    context.Context
-	cancel context.CancelFunc
-	away   atomic.Pointer[[]byte] // the last message of a server that stops
+	hub  *Hub
+	conn net.Conn
+	w    *bufio.Writer
+	// filled is signalled when something waits, ended closed when nothing more will.
+	filled  chan struct{}
+	ended   chan struct{}
+	endOnce sync.Once
+	mu      struct {
+		sync.Mutex
+		waiting []eventOut // at most maxWaiting
+		room    chan struct{}
+		away    []byte // the last message of a server that stops
+	}
+}
+
+// eventOut is a message that waits; its content is shared.
+type eventOut struct {
+	own []byte
+	c   *content
 }
 
 func (h *Hub) eventStream(c *fiber.Ctx, o op) error {
@@ -34,10 +47,8 @@ func (h *Hub) eventStream(c *fiber.Ctx, o op) error {
 		o.From = row.AppendJSONString(nil, last)
 	}
 	client := h.opts.Client(c)
-	s := &eventStream{hub: h, conn: c.Context().Conn()}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := &eventStream{hub: h, conn: c.Context().Conn(), filled: make(chan struct{}, 1), ended: make(chan struct{})}
 	if err := h.admit(s, client); err != nil {
-		s.cancel()
 		return err
 	}
 	c.Set(fiber.HeaderContentType, "text/event-stream; charset=utf-8")
@@ -46,71 +57,115 @@ func (h *Hub) eventStream(c *fiber.Ctx, o op) error {
 	// The writer runs when the handler has returned: it must not touch c.
 	c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
 		defer h.leave(s)
-		defer s.cancel()
-		defer h.guard("event stream", func() {})
+		defer h.guard("event stream", s.stop)
 		s.w = w
-		defer s.endWith(client.Revoked)()
-		newSubscription(h, o, s, client).run(s.ctx)
-		if last := s.away.Load(); last != nil {
-			_ = s.send(frame{data: *last})
-		}
+		sub := newSubscription(context.Background(), h, o, s, client, nil)
+		sub.start()
+		defer sub.stop()
+		s.write(sub)
 	})
 	return nil
 }
 
-// endWith ends the stream when revoked is closed. The function that it returns ends the watch.
-func (s *eventStream) endWith(revoked <-chan struct{}) (stop func()) {
-	if revoked == nil {
-		return func() {}
-	}
-	done := make(chan struct{})
-	go func() {
+// write sends what waits until the stream ends.
+func (s *eventStream) write(sub *subscription) {
+	for {
+		over := false
 		select {
-		case <-revoked:
-			s.cancel()
-		case <-done:
+		case <-s.filled:
+		case <-sub.done: // what it said last waits
+			over = true
+		case <-s.ended:
+			over = true
 		}
-	}()
-	return func() { close(done) }
-}
-
-func (s *eventStream) emit(ctx context.Context, f frame) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
+		s.mu.Lock()
+		out, away := s.mu.waiting, s.mu.away
+		s.mu.waiting = nil
+		if s.mu.room != nil {
+			close(s.mu.room)
+			s.mu.room = nil
+		}
+		s.mu.Unlock()
+		if !s.send(out, away) || over {
+			s.stop()
+			return
+		}
 	}
-	return s.send(f)
 }
 
-// send writes one message and sees it on its way. Only the stream's own goroutine calls it.
-func (s *eventStream) send(f frame) error {
+// send writes messages and sees them on their way.
+func (s *eventStream) send(out []eventOut, away []byte) bool {
 	_ = s.conn.SetWriteDeadline(time.Now().Add(s.hub.opts.StallAfter))
-	if f.position != "" {
-		_, _ = s.w.WriteString("id: " + f.position + "\n")
+	for _, m := range out {
+		if m.c.position != nil {
+			_, _ = s.w.WriteString("id: " + *m.c.position + "\n")
+		}
+		_, _ = s.w.WriteString("data: ")
+		_, _ = s.w.Write(m.own)
+		if bytes.IndexByte(m.c.rest, '\n') < 0 {
+			_, _ = s.w.Write(m.c.rest)
+		} else {
+			_, _ = s.w.Write(bytes.ReplaceAll(m.c.rest, []byte("\n"), []byte("\ndata: ")))
+		}
+		_, _ = s.w.WriteString("\n\n")
+		s.hub.stats.count(len(m.own) + len(m.c.rest))
 	}
-	_, _ = s.w.WriteString("data: ")
-	_, _ = s.w.Write(bytes.ReplaceAll(f.data, []byte("\n"), []byte("\ndata: ")))
-	_, _ = s.w.WriteString("\n\n")
-	if err := s.w.Flush(); err != nil {
-		s.cancel()
-		return errEnding
+	if away != nil {
+		_, _ = s.w.WriteString("data: " + string(away) + "\n\n")
 	}
-	s.hub.stats.Frames.Add(1)
-	s.hub.stats.Bytes.Add(int64(len(f.data)))
-	return nil
+	return s.w.Flush() == nil
 }
 
-// end stops the stream. Server-sent events have no close codes.
-func (s *eventStream) end(farewell) { s.cancel() }
+func (s *eventStream) offer(sub *subscription, batch []*content) verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.ended:
+		return ended
+	default:
+	}
+	if n := len(s.mu.waiting); n > 0 && (sub.folds() || n+len(batch) > maxWaiting) {
+		return full
+	}
+	for _, c := range batch {
+		s.mu.waiting = append(s.mu.waiting, eventOut{sub.appendBeginning(nil, c), c})
+	}
+	select {
+	case s.filled <- struct{}{}:
+	default:
+	}
+	return taken
+}
 
-func (s *eventStream) tooSlow(*subscription) { s.cancel() }
+func (s *eventStream) room(*subscription) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.waiting) == 0 {
+		return closed
+	}
+	if s.mu.room == nil {
+		s.mu.room = make(chan struct{})
+	}
+	return s.mu.room
+}
+
+// stop ends the stream. Server-sent events have no close codes.
+func (s *eventStream) stop() { s.endOnce.Do(func() { close(s.ended) }) }
+
+func (s *eventStream) end(farewell)          { s.stop() }
+func (s *eventStream) tooSlow(*subscription) { s.stop() }
+func (s *eventStream) revoke()               { s.stop() }
 
 func (s *eventStream) sendAway(after time.Duration) {
-	last := reconnectMessage(after)
-	s.away.Store(&last)
-	s.cancel()
+	s.mu.Lock()
+	s.mu.away = reconnectMessage(after)
+	s.mu.Unlock()
+	s.stop()
 }
 
 func (s *eventStream) kill() {
-	s.cancel()
+	s.stop()
 	_ = s.conn.SetDeadline(longAgo)
 }
+
+var longAgo = time.Unix(1, 0)

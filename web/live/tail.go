@@ -12,7 +12,7 @@ import (
 // the view. Who is further behind reads the change stream alone until it has caught up.
 type tail struct {
 	views Views
-	name  string
+	rel   Relation
 	users int // guarded by the hub
 
 	mu struct {
@@ -56,13 +56,13 @@ func encodeRows(fields []row.Field, c *windows.Changes) [][]byte {
 	return out
 }
 
-// join returns the tail of a view, shared by its readers, and the function that leaves it.
-func (h *Hub) join(rel Relation) (*tail, func()) {
+// follow returns the tail of a view, shared by its readers, and the function that leaves it.
+func (h *Hub) follow(rel Relation) (*tail, func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.mu.tails[rel]
 	if t == nil {
-		t = &tail{views: h.opts.Views, name: rel.Name}
+		t = &tail{views: h.opts.Views, rel: rel}
 		h.mu.tails[rel] = t
 	}
 	t.users++
@@ -81,7 +81,7 @@ func (t *tail) next(after stream.Position) (e *sharedEpoch, at stream.Position, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.changes == nil {
-		if t.mu.changes, err = t.views.Changes(t.name, &after); err != nil {
+		if t.mu.changes, err = t.views.Changes(t.rel.Name, &after); err != nil {
 			t.mu.changes = nil
 			return nil, after, true, err
 		}
@@ -139,10 +139,27 @@ type follower struct {
 	tail  *tail
 	at    stream.Position
 	own   Changes // not nil while it reads alone
+	// held was read and lies behind the limit.
+	held *sharedEpoch
 }
 
-// next returns the next epoch, nil when there is none now.
-func (f *follower) next() (*sharedEpoch, error) {
+// next returns the next epoch, nil when there is none now, or none up to the limit.
+func (f *follower) next(limit *stream.Position) (*sharedEpoch, error) {
+	if f.held == nil {
+		var err error
+		if f.held, err = f.read(); err != nil || f.held == nil {
+			return nil, err
+		}
+	}
+	if limit != nil && before(*limit, f.held.To) {
+		return nil, nil
+	}
+	e := f.held
+	f.held = nil
+	return e, nil
+}
+
+func (f *follower) read() (*sharedEpoch, error) {
 	if f.own == nil {
 		e, at, covered, err := f.tail.next(f.at)
 		if err != nil {
@@ -152,7 +169,7 @@ func (f *follower) next() (*sharedEpoch, error) {
 			f.at = at
 			return e, nil
 		}
-		if f.own, err = f.views.Changes(f.tail.name, &f.at); err != nil {
+		if f.own, err = f.views.Changes(f.tail.rel.Name, &f.at); err != nil {
 			f.own = nil
 			return nil, err
 		}

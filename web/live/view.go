@@ -13,7 +13,7 @@ import (
 const (
 	// maxSnapshotRows is how many rows one part of a snapshot holds.
 	maxSnapshotRows = 10_000
-	// maxFolded ends a folded frame, at the next boundary of an epoch, so that a reader who was
+	// maxFolded ends a folded message, at the next boundary of an epoch, so that a reader who was
 	// away for long gets it in pieces.
 	maxFolded = 10_000
 	// moveEvery is how often a moving range moves.
@@ -22,56 +22,52 @@ const (
 
 // viewReader follows the change stream of one view.
 type viewReader struct {
-	*subscription
+	watched
+	hub     *Hub
+	name    string
+	op      op // what is selected
 	changes follower
 	sel     *selection
-	// at and asOf are what the client has.
-	at   stream.Position
-	asOf json.RawMessage
+	// position and asOf are what its clients have.
+	position stream.Position
+	asOf     json.RawMessage
 	// skip leaves out the epochs up to this sequence (from a time).
 	skip stream.Sequence
-	// raw gives every epoch its own frame: "fold":false, and history while it is replayed.
-	raw    bool
-	goal   stream.Position // where the view stood when the subscription began
-	framed time.Time
-	moved  time.Time
+	// raw gives every epoch its own message: "fold":false, and history while it is replayed.
+	raw, history bool
+	goal         stream.Position // where the view stood when the subscription began
+	framed       time.Time
+	moved        time.Time
 }
 
-// view follows a view: folded unless the client wants every epoch.
-func (s *subscription) view(ctx context.Context, from start) error {
-	views := s.hub.opts.Views
-	arrived, stop := views.Watch(s.rel.Name)
-	defer stop()
-	shared, leave := s.hub.join(s.rel)
-	defer leave()
-	r := &viewReader{subscription: s, raw: s.op.Fold != nil && !*s.op.Fold, changes: follower{views: views, tail: shared}}
-	if err := r.start(ctx, from); err != nil {
-		return err
-	}
-	for {
-		caughtUp, err := r.step(ctx)
-		if err != nil {
-			return err
-		}
-		if err := r.progress(ctx, r.at.String(), r.asOf, 0, caughtUp || !before(r.at, r.goal)); err != nil {
-			return err
-		}
-		if caughtUp {
-			r.raw = s.op.Fold != nil && !*s.op.Fold // what was replayed is through
-			if err := r.rest(ctx, arrived); err != nil {
-				return err
-			}
-		}
-		if err := r.pace(ctx); err != nil {
-			return err
-		}
-	}
+// newViewReader returns a reader without a place.
+func newViewReader(h *Hub, rel Relation, o op, raw bool) *viewReader {
+	r := &viewReader{hub: h, name: rel.Name, op: o, raw: raw}
+	arrived, stop := h.opts.Views.Watch(rel.Name)
+	shared, leave := h.follow(rel)
+	r.changes = follower{views: h.opts.Views, tail: shared}
+	r.watched = watched{arrived, func() { stop(); leave() }}
+	return r
 }
+
+// view begins to follow a view: folded unless the client wants every epoch.
+func (s *subscription) view(ctx context.Context, from start) (reader, error) {
+	r := newViewReader(s.hub, s.rel, s.op, s.raw())
+	if err := r.start(ctx, s, from); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *viewReader) at() stream.Position { return r.position }
+func (r *viewReader) reached() bool       { return !before(r.position, r.goal) }
+func (r *viewReader) progress() *content  { return progressContent(r.position, r.asOf, 0) }
 
 // start finds the place to read from, answers the subscription and sends the snapshot, if any.
-func (r *viewReader) start(ctx context.Context, from start) error {
+func (r *viewReader) start(ctx context.Context, s *subscription, from start) error {
 	views := r.hub.opts.Views
-	head, err := views.Head(r.rel.Name)
+	head, err := views.Head(r.name)
 	if err != nil {
 		return err
 	}
@@ -81,10 +77,10 @@ func (r *viewReader) start(ctx context.Context, from start) error {
 	}
 	switch from.kind {
 	case "", "snapshot":
-		return r.snapshot(ctx, "")
+		return r.snapshot(ctx, s, "")
 	case "latest":
 		if r.sel.keeps { // what leaves the selection later must be known now
-			snap, err := views.Snapshot(r.rel.Name)
+			snap, err := views.Snapshot(r.name)
 			if err != nil {
 				return err
 			}
@@ -93,8 +89,8 @@ func (r *viewReader) start(ctx context.Context, from start) error {
 			}
 			head.Position, head.AsOf = snap.Position, snap.AsOf
 		}
-		r.at, r.asOf = head.Position, head.AsOf
-		r.changes.at = r.at
+		r.position, r.asOf = head.Position, head.AsOf
+		r.changes.at = r.position
 	case "earliest", "time":
 		if from.kind == "time" {
 			if r.sel.keeps {
@@ -105,23 +101,23 @@ func (r *viewReader) start(ctx context.Context, from start) error {
 				return err
 			}
 		}
-		r.raw = true
-		if r.changes.own, err = views.Changes(r.rel.Name, nil); err == nil {
-			r.at = r.changes.own.Position()
+		r.history = true
+		if r.changes.own, err = views.Changes(r.name, nil); err == nil {
+			r.position = r.changes.own.Position()
 		}
 	case "position":
 		if r.sel.keeps { // which rows the client holds can't be known
-			return r.snapshot(ctx, from.text)
+			return r.snapshot(ctx, s, from.text)
 		}
-		r.at = from.at
-		if r.changes.own, err = views.Changes(r.rel.Name, &r.at); errors.As(err, new(*Gap)) {
-			return r.snapshot(ctx, from.text)
+		r.position = from.at
+		if r.changes.own, err = views.Changes(r.name, &r.position); errors.As(err, new(*Gap)) {
+			return r.snapshot(ctx, s, from.text)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return r.subscribed(ctx, r.at.String(), true)
+	return s.subscribed(ctx, r.position.String(), true)
 }
 
 // sequenceAt is the place in the log at which an instant began, as the view's streams saw it.
@@ -145,9 +141,9 @@ func (r *viewReader) sequenceAt(head Head, at stream.Micros) (stream.Sequence, e
 
 // snapshot sends the rows as they are, and goes on from there. gone, when not empty, is the
 // position that could not be gone on from. Called again, it begins anew.
-func (r *viewReader) snapshot(ctx context.Context, gone string) error {
+func (r *viewReader) snapshot(ctx context.Context, s *subscription, gone string) error {
 	views := r.hub.opts.Views
-	snap, err := views.Snapshot(r.rel.Name)
+	snap, err := views.Snapshot(r.name)
 	if err != nil {
 		return err
 	}
@@ -158,87 +154,94 @@ func (r *viewReader) snapshot(ctx context.Context, gone string) error {
 	if err != nil {
 		return err
 	}
-	r.at, r.asOf = snap.Position, snap.AsOf
-	r.changes.at, r.changes.own = r.at, nil
-	position := r.at.String()
-	if !r.answered {
-		if err := r.subscribed(ctx, position, gone == ""); err != nil {
+	r.position, r.asOf = snap.Position, snap.AsOf
+	r.changes = follower{views: views, tail: r.changes.tail, at: r.position}
+	position := r.position.String()
+	if !s.answered {
+		if err := s.subscribed(ctx, position, gone == ""); err != nil {
 			return err
 		}
 	}
 	if gone != "" {
-		if err := r.gap(ctx, gone, position); err != nil {
+		if err := s.gap(ctx, gone, position); err != nil {
 			return err
 		}
 	}
 	for {
 		part := rows[:min(len(rows), maxSnapshotRows)]
 		rows = rows[len(part):]
-		b := appendAsOf(r.appendNext(appendPosition(begin("snapshot", r.op.ID), position)), r.asOf)
-		b = append(b, `,"rows":[`...)
-		for i, row := range part {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, row.json...)
-		}
-		b = append(b, `],"statuses":[`...)
-		for i, row := range part {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(append(append(b, '"'), row.status.String()...), '"')
-		}
-		b = append(b, ']')
 		more := len(rows) > 0
-		if more {
-			b = append(b, `,"more":true`...)
-		}
-		f := frame{data: append(b, '}')}
-		if !more {
-			f.position = position
-		}
-		if err := r.emit(ctx, f); err != nil || !more {
+		if err := s.emit(ctx, r.part(part, more)); err != nil || !more {
 			return err
 		}
 	}
 }
 
-// step sends what has been committed since the last one, and reports whether that was all. A
-// folded reader gets it as one frame, a raw one as one frame for each epoch.
-func (r *viewReader) step(ctx context.Context) (caughtUp bool, err error) {
-	// The head is taken before the epochs are read: what lies up to it will then have been read.
-	head, err := r.hub.opts.Views.Head(r.rel.Name)
-	if err != nil {
-		return false, err
-	}
-	var sum folder
-	for sum.taken < maxFolded {
-		e, err := r.changes.next()
-		if errors.As(err, new(*Gap)) {
-			return false, r.snapshot(ctx, r.at.String())
+// part makes one part of a snapshot. Who has not got them all does not stand at its position.
+func (r *viewReader) part(rows []*selected, more bool) *content {
+	c := positioned("snapshot", r.position)
+	c.numbered = true
+	b := append(appendAsOf(c.rest, r.asOf), `,"rows":[`...)
+	for i, row := range rows {
+		if i > 0 {
+			b = append(b, ',')
 		}
+		b = append(b, row.json...)
+	}
+	b = append(b, `],"statuses":[`...)
+	for i, row := range rows {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), row.status.String()...), '"')
+	}
+	c.rest = b
+	if more {
+		c.position = nil
+		return c.end(`],"more":true}`)
+	}
+	return c.end("]}")
+}
+
+func (r *viewReader) skipGap(ctx context.Context, s *subscription) error {
+	return r.snapshot(ctx, s, r.position.String())
+}
+
+// next makes a message of what has been committed since the last one: of all of it when it folds,
+// else of one epoch.
+func (r *viewReader) next(_ int, limit *stream.Position) (c *content, caughtUp bool, err error) {
+	var sum folder
+	var head *Head
+	for sum.taken < maxFolded {
+		e, err := r.changes.next(limit)
 		if err != nil {
-			return false, err
+			return nil, false, err
+		}
+		if e == nil && limit == nil && head == nil {
+			// The head is taken before the epochs are read to their end: what lies up to it has been
+			// read then.
+			h, err := r.hub.opts.Views.Head(r.name)
+			if err != nil {
+				return nil, false, err
+			}
+			head = &h
+			continue
 		}
 		if e == nil {
 			caughtUp = true
 			break
 		}
-		r.at, r.asOf = e.To, e.AsOf
+		r.position, r.asOf = e.To, e.AsOf
 		if e.Changes == nil || e.To.Sequence <= r.skip {
 			continue
 		}
 		out, err := r.sel.take(e)
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
-		if r.raw {
-			if err := r.frame(ctx, r.sel.settle(out)); err != nil {
-				return false, err
-			}
-			if err := r.progress(ctx, r.at.String(), r.asOf, 0, !before(r.at, r.goal)); err != nil {
-				return false, err
+		if r.raw || r.history {
+			if c := r.frame(r.sel.settle(out)); c != nil {
+				return c, false, nil
 			}
 			continue
 		}
@@ -249,62 +252,69 @@ func (r *viewReader) step(ctx context.Context) (caughtUp bool, err error) {
 	}
 	out := sum.changes()
 	r.hub.stats.FoldedChanges.Add(int64(sum.seen - len(out)))
-	if caughtUp && before(r.at, head.Position) { // the epochs up to the head changed no row
-		r.at, r.asOf = head.Position, head.AsOf
+	switch { // the epochs up to there changed no row
+	case caughtUp && limit != nil && before(r.position, *limit):
+		r.position = *limit
+	case caughtUp && limit == nil && before(r.position, head.Position):
+		r.position, r.asOf = head.Position, head.AsOf
 	}
+	r.history = r.history && !caughtUp // what was replayed is through
 	r.moved = time.Now()
-	return caughtUp, r.frame(ctx, r.sel.settle(out))
+	return r.frame(r.sel.settle(out)), caughtUp, nil
 }
 
-// frame sends changes; none are no frame.
-func (r *viewReader) frame(ctx context.Context, changes []change) error {
+// frame is a message of changes; none are no message.
+func (r *viewReader) frame(changes []change) *content {
 	if len(changes) == 0 {
 		return nil
 	}
-	position := r.at.String()
-	b := appendAsOf(r.appendNext(appendPosition(begin("changes", r.op.ID), position)), r.asOf)
-	b = append(b, `,"changes":[`...)
-	for i, c := range changes {
+	c := positioned("changes", r.position)
+	c.numbered = true
+	b := append(appendAsOf(c.rest, r.asOf), `,"changes":[`...)
+	for i, one := range changes {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = c.append(b)
+		b = one.append(b)
 	}
+	c.rest = b
 	r.framed = time.Now()
-	return r.emit(ctx, frame{data: append(b, "]}"...), position: position})
+	return c.end("]}")
 }
 
-// rest waits for news, for the next progress message or for a moving range to move.
-func (r *viewReader) rest(ctx context.Context, arrived <-chan struct{}) error {
-	wait := r.untilProgress()
-	if r.sel.moving {
-		wait = min(wait, max(0, moveEvery-time.Since(r.moved)))
+// due is when a moving range is to move.
+func (r *viewReader) due() time.Duration {
+	if !r.sel.moving {
+		return time.Hour
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-arrived:
-	case <-timer.C:
-	case <-r.bell:
-		return r.takeAck(ctx)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
+	return max(0, moveEvery-time.Since(r.moved))
 }
 
-// pace keeps a folded reader at its least time between two frames.
-func (r *viewReader) pace(ctx context.Context) error {
-	left := r.hub.opts.FoldEvery - time.Since(r.framed)
-	if r.raw || left <= 0 {
-		return ctx.Err()
+// patience keeps a folded reader at its least time between two messages.
+func (r *viewReader) patience() time.Duration {
+	if r.raw || r.history {
+		return 0
 	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	return max(0, r.hub.opts.FoldEvery-time.Since(r.framed))
+}
+
+// meet is the difference between what two readers show of the same rows: a moving range has not
+// moved at the same instant for both.
+func (r *viewReader) meet(other reader) *content {
+	o := other.(*viewReader)
+	if !r.sel.keeps {
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return r.frame(difference(r.sel.shown, o.sel.shown, nil))
+}
+
+func (r *viewReader) fork() (reader, error) {
+	sel, err := r.sel.clone(r.hub, r.op)
+	if err != nil {
+		return nil, err
+	}
+	own := newViewReader(r.hub, r.changes.tail.rel, r.op, r.raw)
+	own.sel, own.skip, own.goal, own.history = sel, r.skip, r.goal, r.history
+	own.position, own.asOf, own.changes.at = r.position, r.asOf, r.position
+	return own, nil
 }
