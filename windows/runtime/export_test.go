@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 
 	"tidemark/storage/kv"
@@ -66,4 +68,64 @@ func Forge(store *kv.Store, id uint64, log stream.LogID, at stream.Sequence) {
 	if err := errors.Join(it.Close(), b.Commit(true)); err != nil {
 		panic(err)
 	}
+}
+
+// OnBeside calls f when what is built beside a view has committed an epoch, and before it takes the
+// view over. f may block.
+func OnBeside(s *Service, f func(view string, switching bool)) {
+	s.beside = func(w *worker, switching bool) { f(w.v.name, switching) }
+}
+
+// Made is what a version of a view has made: its change stream, late records and row errors.
+type Made struct {
+	Epochs       []*Epoch
+	Late, Errors []string
+	Counts       engine.Counts
+	Position     stream.Position
+}
+
+// MadeLive is what the version has made that is served, MadeBeside what a rebuild has, up to now.
+func MadeLive(s *Service, name string) (*Made, error) {
+	v, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	h, _ := v.published()
+	return v.made(h.Version, spaceKey(kv.Changes, v.id))
+}
+
+// MadeBeside is what a rebuild has made so far.
+func MadeBeside(s *Service, name string) (*Made, error) {
+	v, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	version := v.document().Version
+	return v.made(version, besidePrefix(v.id, version))
+}
+
+func (v *view) made(version uint32, changes []byte) (*Made, error) {
+	snap := v.svc.kv.Snapshot()
+	defer snap.Close()
+	m := &Made{}
+	p, err := getJSON[progress](snap, progressKey(v.id, version))
+	if err != nil {
+		return nil, err
+	}
+	m.Counts, m.Position = p.Counts, p.Position
+	m.Position.Within = 0
+	it := snap.Iter(changes, kv.PrefixEnd(changes))
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		k := it.Key()[len(changes):]
+		var e *Epoch
+		e, err = decodeEpoch(it.Value(), stream.Sequence(binary.BigEndian.Uint64(k)), int32(binary.BigEndian.Uint32(k[8:])))
+		m.Epochs = append(m.Epochs, e)
+	}
+	err = errors.Join(err, it.Close())
+	for prefix, list := range map[string]*[]string{
+		string(versionKey(kv.Late, v.id, version)): &m.Late, string(errorsKey(v.id, version)): &m.Errors,
+	} {
+		err = errors.Join(err, each(snap, []byte(prefix), func(r json.RawMessage) { *list = append(*list, string(r)) }))
+	}
+	return m, err
 }
