@@ -29,3 +29,10 @@ func fenceProcess(memory int64) error {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	return nil
 }
+
+// giveWay lets the calling thread run only when others need less: loading is behind the log, and
+// those who wait for an acknowledgement or an answer go first. It can't be taken back.
+func giveWay() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), loaderNice) }
+
+// loaderNice is the thread's nice value: it gets a third of what another gets that wants all.
+const loaderNice = 5

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,8 @@ var changeColumns = []string{"_key", "_weight", "_revision", "_sequence", "_stat
 // loader applies batches, one at a time, on a connection of its own.
 type loader struct {
 	db *sql.DB
+	// work is done by one thread that gives way to all others.
+	work chan func()
 
 	mu struct {
 		sync.Mutex
@@ -47,8 +50,14 @@ type table struct {
 }
 
 // newLoader reads what the file holds, after making the table of positions when it is new.
-func newLoader(db *sql.DB) (*loader, error) {
-	l := &loader{db: db}
+func newLoader(db *sql.DB) (_ *loader, err error) {
+	l := &loader{db: db, work: make(chan func())}
+	go l.serve()
+	defer func() {
+		if err != nil {
+			close(l.work)
+		}
+	}()
 	ctx := context.Background()
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -97,6 +106,16 @@ func newLoader(db *sql.DB) (*loader, error) {
 	return l, l.checkpointLocked(ctx)
 }
 
+// serve does the loader's work on a thread of its own.
+func (l *loader) serve() {
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	giveWay()
+	for f := range l.work {
+		f()
+	}
+}
+
+// close ends the loader; nothing is applied any more.
 func (l *loader) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +162,19 @@ func (l *loader) held(head loadHead) []byte {
 
 // apply takes a batch in: the schema first, in transactions of its own, then rows and position
 // together (I2). A batch that begins elsewhere than the relation stands is not applied.
-func (l *loader) apply(ctx context.Context, head loadHead, encoded []byte) (loadAnswer, error) {
+func (l *loader) apply(ctx context.Context, head loadHead, encoded []byte) (answer loadAnswer, err error) {
+	done := make(chan any)
+	l.work <- func() {
+		defer func() { done <- recover() }()
+		answer, err = l.take(ctx, head, encoded)
+	}
+	if cause := <-done; cause != nil {
+		panic(cause) // the caller's to report
+	}
+	return answer, err
+}
+
+func (l *loader) take(ctx context.Context, head loadHead, encoded []byte) (loadAnswer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fields := make([]row.Field, len(head.Fields))

@@ -158,12 +158,18 @@ func invalidAt(s string) int {
 	return -1
 }
 
+// checkpointAt is how large DuckDB's log may grow. Each checkpoint writes the last row group of a
+// table again, whatever was added: at DuckDB's own 16 MB that took half of a loader's time. What is
+// in the log is in memory too, so it is a part of that; and a start reads it again.
+func checkpointAt(memory int64) int64 { return min(max(memory/16, 16<<20), 64<<20) }
+
 // settings are the statements that shut DuckDB in, in the order in which they must run: the last
 // ones take away the right to run the others.
 func settings(memory int64, threads int) []string {
 	return []string{
 		fmt.Sprintf("SET threads = %d", threads),
 		fmt.Sprintf("SET memory_limit = '%dKiB'", max(memory>>10, 1)),
+		fmt.Sprintf("SET checkpoint_threshold = '%dKiB'", checkpointAt(memory)>>10),
 		"SET temp_directory = ''",
 		"SET autoinstall_known_extensions = false",
 		"SET autoload_known_extensions = false",
