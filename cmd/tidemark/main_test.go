@@ -58,7 +58,8 @@ type server struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	log  *lockedBuffer
-	demo bool // `tidemark demo` in place of `serve`
+	demo bool   // `tidemark demo` in place of `serve`
+	key  string // what requests carry; empty: nothing
 }
 
 type lockedBuffer struct {
@@ -203,6 +204,9 @@ func (s *server) call(method, path, body string) (int, []byte) {
 	}
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if s.key != "" {
+		req.Header.Set("Authorization", "Bearer "+s.key)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

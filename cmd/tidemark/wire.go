@@ -138,6 +138,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 	metrics := s.metrics(o, streams, hub, groups)
 	page := pages.Deps{
 		Streams: streams, Log: s.log, Views: s.views, Definitions: cat, Demo: demo, Address: o.Listen, Metrics: metrics, Keys: s.keys,
+		Narrow: bind.Narrow(s.views),
 	}
 	s.app = web.New(web.Options{
 		API: api.Deps{

@@ -110,6 +110,11 @@ func From(ctx context.Context) *Principal {
 	return everybody
 }
 
+// With is a context in which whoever has a link asks.
+func With(ctx context.Context, l *Link) context.Context {
+	return context.WithValue(ctx, contextKey{}, l.principal())
+}
+
 // Of is who asks in a request.
 func Of(c *fiber.Ctx) *Principal { return From(c.UserContext()) }
 

@@ -49,6 +49,7 @@ var rules = map[string]Rule{
 	"GET /settings":     readAll,
 	"GET /sign-in":      open,
 	"POST /sign-in":     open,
+	"GET /shared/:link": open, // the link is the right
 	"POST /sign-out":    {Any: []Scope{Read}},
 
 	"GET /v1/streams":                                      readList,

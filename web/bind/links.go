@@ -6,6 +6,11 @@ import (
 	"tidemark/windows/runtime"
 )
 
+// Narrow adds to a condition on a view what a link is held to.
+func Narrow(views *runtime.Service) func(l *auth.Link, view, where string) (string, error) {
+	return func(l *auth.Link, view, where string) (string, error) { return narrow(views, l, view, where) }
+}
+
 // narrow is a condition of a reader who came by a link, together with the link's own. The reader's
 // must be a condition by itself: one that closes a bracket of ours is none.
 func narrow(views *runtime.Service, l *auth.Link, view, where string) (string, error) {

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -11,7 +12,6 @@ import (
 
 	"tidemark/storage/catalog"
 	"tidemark/storage/problem"
-	"tidemark/stream"
 	"tidemark/web/api"
 	"tidemark/web/auth"
 	"tidemark/web/ui"
@@ -26,34 +26,47 @@ type panel struct {
 
 func (d Deps) dashboard(c *fiber.Ctx) (content, error) {
 	name := strings.Clone(c.Params("name"))
-	e, ok := d.Definitions.Get(catalog.Dashboard, name)
-	if !ok {
-		return content{}, problem.New(404, "unknown_dashboard", "there is no dashboard %q", name).
-			WithHint("PUT /v1/dashboards/%s makes one; the overview lists those there are", name)
-	}
-	var doc api.Dashboard
-	if err := json.Unmarshal(e.Doc, &doc); err != nil {
+	b, doc, err := d.board(name)
+	if err != nil {
 		return content{}, err
 	}
-	b := ui.Dashboard{Name: name, Title: doc.Title, Range: doc.Range, TZ: doc.TZ, Doc: string(e.Doc), Managed: doc.Managed, MayEdit: auth.Of(c).Has(auth.Admin)}
-	if b.Range == "" {
-		b.Range = "now-1h"
-	}
-	if b.TZ == "" {
-		b.TZ = "UTC"
-	}
-	tz, err := time.LoadLocation(b.TZ)
-	if err != nil {
-		tz = time.UTC
-	}
+	b.MayEdit = auth.Of(c).Has(auth.Admin)
 	span := b.Range
 	if asked := c.Query("range"); asked != "" {
 		span = strings.Clone(asked)
 	}
-	for i, p := range doc.Panels {
-		b.Panels = append(b.Panels, d.panel(c.UserContext(), p, i, span, tz))
+	d.panels(c.UserContext(), &b, doc, span)
+	return content{title: b.Title, section: "d/" + name, draw: func(nonce string) templ.Component { return ui.DashboardPage(nonce, b) }}, nil
+}
+
+// board is the view model of a dashboard but for its panels.
+func (d Deps) board(name string) (b ui.Dashboard, doc api.Dashboard, err error) {
+	e, ok := d.Definitions.Get(catalog.Dashboard, name)
+	if !ok {
+		return b, doc, problem.New(404, "unknown_dashboard", "there is no dashboard %q", name).
+			WithHint("PUT /v1/dashboards/%s makes one; the overview lists those there are", name)
 	}
-	return content{b.Title, "d/" + name, func(nonce string) templ.Component { return ui.DashboardPage(nonce, b) }}, nil
+	if err := json.Unmarshal(e.Doc, &doc); err != nil {
+		return b, doc, err
+	}
+	notes, err := json.Marshal(append([]api.Annotation{}, api.AnnotationsOf(d.Definitions, name)...))
+	if err != nil {
+		return b, doc, err
+	}
+	return ui.Dashboard{
+		Name: name, Title: doc.Title, Range: cmp.Or(doc.Range, "now-1h"), TZ: cmp.Or(doc.TZ, "UTC"), Doc: string(e.Doc), Managed: doc.Managed, Annotations: string(notes),
+	}, doc, nil
+}
+
+// panels adds the panels, with what they show at first.
+func (d Deps) panels(ctx context.Context, b *ui.Dashboard, doc api.Dashboard, span string) {
+	tz, err := time.LoadLocation(b.TZ)
+	if err != nil {
+		tz = time.UTC
+	}
+	for i, p := range doc.Panels {
+		b.Panels = append(b.Panels, d.panel(ctx, p, i, span, tz))
+	}
 }
 
 // panel makes the view model of a panel. A view that can't be read now leaves the panel to its
@@ -93,8 +106,11 @@ func (d Deps) first(ctx context.Context, info runtime.Info, def api.Panel, span 
 	q := runtime.RowsQuery{Where: def.Where, Order: def.Order, Limit: def.Limit}
 	if def.X != "" {
 		x := `"` + strings.ReplaceAll(def.X, `"`, `""`) + `"`
-		if from, ok := since(span, time.Now()); ok && isTime(info, def.X) {
-			in := x + " >= TIMESTAMP '" + from.UTC().Format("2006-01-02 15:04:05.000000") + "'"
+		if from, to, err := auth.Span(span, time.Now()); err == nil && isTime(info, def.X) {
+			in := x + " >= " + timestamp(from)
+			if strings.Contains(span, ",") {
+				in += " AND " + x + " < " + timestamp(to)
+			}
 			if q.Where = in; def.Where != "" {
 				q.Where = "(" + def.Where + ") AND " + in
 			}
@@ -105,6 +121,12 @@ func (d Deps) first(ctx context.Context, info runtime.Info, def api.Panel, span 
 	}
 	if q.Limit <= 0 || q.Limit > mostFirst {
 		q.Limit = mostFirst
+	}
+	if l := auth.From(ctx).Link(); l != nil && d.Narrow != nil {
+		var err error
+		if q.Where, err = d.Narrow(l, info.Name, q.Where); err != nil {
+			return ui.Table{}
+		}
 	}
 	a, err := d.Views.Rows(ctx, info.Name, q)
 	if err != nil {
@@ -140,13 +162,6 @@ func isTime(info runtime.Info, column string) bool {
 	return false
 }
 
-// since is where a range such as now-6h or from,to begins.
-func since(text string, now time.Time) (time.Time, bool) {
-	from, _, _ := strings.Cut(text, ",")
-	if span, ok := strings.CutPrefix(from, "now-"); ok {
-		back, err := stream.ParseDuration(span)
-		return now.Add(-time.Duration(back)), err == nil
-	}
-	at, err := time.Parse(time.RFC3339Nano, from)
-	return at, err == nil
+func timestamp(at time.Time) string {
+	return "TIMESTAMP '" + at.UTC().Format("2006-01-02 15:04:05.000000") + "'"
 }

@@ -91,7 +91,7 @@ func (d Deps) ops(*fiber.Ctx) (content, error) {
 		f.table("Views: how far behind, and what they hold", "view", []string{"view", "events behind", "seconds behind", "rows", "row errors"},
 			"tidemark_view_lag_events", "tidemark_view_lag_seconds", "tidemark_view_rows", "tidemark_view_row_errors"),
 	}
-	return content{"Ops", "ops", func(string) templ.Component { return ui.OpsPage(o) }}, nil
+	return content{title: "Ops", section: "ops", draw: func(string) templ.Component { return ui.OpsPage(o) }}, nil
 }
 
 // gauges are the figures that say whether the server is well.
@@ -205,5 +205,5 @@ func (d Deps) settings(c *fiber.Ctx) (content, error) {
 		}
 		s.Streams = append(s.Streams, []string{one.Name, age, most, holds, fmt.Sprint(one.Config.DedupeWindow), fmt.Sprint(one.Config.MaxOutOfOrderness)})
 	}
-	return content{"Settings", "settings", func(string) templ.Component { return ui.SettingsPage(s) }}, nil
+	return content{title: "Settings", section: "settings", draw: func(string) templ.Component { return ui.SettingsPage(s) }}, nil
 }

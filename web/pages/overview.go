@@ -36,7 +36,7 @@ func (d Deps) overview(*fiber.Ctx) (content, error) {
 			o.Troubles = append(o.Troubles, ui.Trouble{What: s.Name, Text: plural(s.DeadLetter, "input") + " could not be used", Link: "/dead-letters#" + s.Name, Tone: "warn"})
 		}
 	}
-	return content{"Overview", "overview", func(string) templ.Component { return ui.OverviewPage(o) }}, nil
+	return content{title: "Overview", section: "overview", draw: func(string) templ.Component { return ui.OverviewPage(o) }}, nil
 }
 
 // size is what a stream takes in the log.
@@ -200,7 +200,7 @@ func (d Deps) build(c *fiber.Ctx) (content, error) {
 			b.Stream = info.Sources[0]
 		}
 	}
-	return content{"New view", "new", func(string) templ.Component { return ui.BuildPage(b) }}, nil
+	return content{title: "New view", section: "new", draw: func(string) templ.Component { return ui.BuildPage(b) }}, nil
 }
 
 // table reads rows of a view as text.

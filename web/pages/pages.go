@@ -61,8 +61,10 @@ type Deps struct {
 	Address string
 	// Metrics is what /metrics tells; the page for operators shows it.
 	Metrics prometheus.Gatherer
-	// Keys are the keys and the sessions that they open; nil: there is no sign-in.
+	// Keys are the keys, and the sessions and links that they open; nil: there is no sign-in.
 	Keys *auth.Keys
+	// Narrow adds to a condition on a view what a link is held to.
+	Narrow func(l *auth.Link, view, where string) (string, error)
 }
 
 // Mount adds the pages to an app.
@@ -80,6 +82,7 @@ func Mount(r fiber.Router, d Deps) {
 		r.Get("/sign-in", d.signIn)
 		r.Post("/sign-in", d.signIn)
 		r.Post("/sign-out", d.Keys.SignOut)
+		r.Get("/shared/:link", d.shared)
 	}
 }
 
@@ -87,6 +90,10 @@ func Mount(r fiber.Router, d Deps) {
 type content struct {
 	title, section string
 	draw           func(nonce string) templ.Component
+	// link is the token of a page that was shared, or "-" of a link that is none: such a page shows no
+	// navigation. frames are the origins that may show it in a frame.
+	link   string
+	frames []string
 }
 
 // page answers with a whole page around the content.
@@ -102,22 +109,31 @@ func (d Deps) page(make func(c *fiber.Ctx) (content, error)) fiber.Handler {
 
 // policy is the content security policy of a page; %s is its nonce.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self' data:; connect-src 'self'; " +
-	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	"form-action 'self'; base-uri 'none'; frame-ancestors "
 
 func (d Deps) send(c *fiber.Ctx, x content) error {
 	var random [16]byte
 	_, _ = rand.Read(random[:])
 	nonce := base64.RawStdEncoding.EncodeToString(random[:])
-	c.Set("Content-Security-Policy", fmt.Sprintf(policy, nonce))
+	ancestors := "'none'"
+	if len(x.frames) > 0 {
+		ancestors = strings.Join(x.frames, " ")
+		c.Response().Header.Del("X-Frame-Options") // it knows no list
+	}
+	c.Set("Content-Security-Policy", fmt.Sprintf(policy, nonce)+ancestors)
 	c.Set(fiber.HeaderContentType, "text/html; charset=utf-8")
 	c.Set(fiber.HeaderCacheControl, "no-store")
 	frame := ui.Frame{Title: x.title, Section: x.section, Nonce: nonce, Demo: d.Demo}
-	if d.Keys != nil && !d.Keys.Known(c) {
+	switch {
+	case x.link != "":
+		frame.Bare, frame.Link = true, strings.TrimPrefix(x.link, noLink)
+		c.Set("Referrer-Policy", "no-referrer") // its address is a secret
+	case d.Keys != nil && !d.Keys.Known(c):
 		frame.Bare = true // names are for those who may see them
-	} else {
+	default:
 		frame.Dashboards = d.dashboards()
 	}
-	if d.Keys != nil {
+	if d.Keys != nil && x.link == "" {
 		frame.CSRF, frame.Who = d.Keys.Session(c)
 	}
 	err := ui.Page(frame, x.draw(nonce)).Render(c.UserContext(), c.Response().BodyWriter())

@@ -78,7 +78,7 @@ func (d Deps) stream(c *fiber.Ctx) (content, error) {
 	if p.DeadLetters, err = d.deadLetters(s.ID, shownLetters); err != nil {
 		return content{}, err
 	}
-	return content{s.Name, "", func(string) templ.Component { return ui.StreamView(p) }}, nil
+	return content{title: s.Name, section: "", draw: func(string) templ.Component { return ui.StreamView(p) }}, nil
 }
 
 // newest adds the newest events of a partition, newest first.
@@ -146,5 +146,5 @@ func (d Deps) letters(*fiber.Ctx) (content, error) {
 		}
 		list = append(list, one)
 	}
-	return content{"Dead letters", "dead-letters", func(string) templ.Component { return ui.LettersPage(list) }}, nil
+	return content{title: "Dead letters", section: "dead-letters", draw: func(string) templ.Component { return ui.LettersPage(list) }}, nil
 }

@@ -73,7 +73,7 @@ func (d Deps) view(c *fiber.Ctx) (content, error) {
 		}
 	}
 	d.late(&p, info)
-	return content{info.Name, "", func(string) templ.Component { return ui.ViewView(p) }}, nil
+	return content{title: info.Name, section: "", draw: func(string) templ.Component { return ui.ViewView(p) }}, nil
 }
 
 // held says what holds the watermark back.

@@ -64,7 +64,7 @@ func (f *Fates) RowEvents(ctx context.Context, view, key string, limit int) (*Me
 	if err != nil {
 		return nil, err
 	}
-	m := &membership{f: f, proof: proof, plan: plan, wanted: wanted, limit: limit, out: &Members{Items: []Member{}, Exact: true, Position: info.Position}}
+	m := &membership{f: f, proof: proof, plan: plan, wanted: wanted, limit: limit, from: windows.NoWatermark, to: 1<<63 - 1, out: &Members{Items: []Member{}, Exact: true, Position: info.Position}}
 	m.refuses = info.Counts.LateDropped > 0 || info.Counts.LatePartial > 0
 	if why := m.prepare(); why != "" {
 		m.doubt(why)
@@ -108,13 +108,12 @@ func (m *membership) prepare() string {
 		}
 		return ""
 	}
-	for n, c := range m.wanted.cols {
+	for _, c := range m.wanted.cols {
 		for _, a := range aggregates {
 			if m.keyOf(a, c) < 0 {
 				return fmt.Sprintf("the column %s is computed from several events or after they were grouped: it can't be followed back to them", m.wanted.fields[c].Name)
 			}
 		}
-		_ = n
 	}
 	for c := range m.plan.Visible {
 		named := slices.Contains(m.wanted.cols, c)
@@ -192,7 +191,7 @@ func narrowedAbove(root query.Node, a *query.Aggregate) bool {
 // times are the bounds of the events' times that follow from wanted bounds of windows, where these
 // are windows over the streams' own time.
 func (m *membership) times(aggregates []*query.Aggregate) (from, to windows.Micros) {
-	from, to = windows.NoWatermark, 1<<63-1
+	from, to = m.from, m.to
 	if len(aggregates) != 1 {
 		return from, to
 	}

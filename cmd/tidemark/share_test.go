@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/gorilla/websocket"
+)
+
+// locked is a server with sales, whose key for everything every request of the test has.
+func locked(t *testing.T) *server {
+	t.Helper()
+	s := till(t)
+	s.must("PUT", "/v1/views/by_shop", `{"sql":"SELECT window_start, shop, sum(amount) AS amount FROM tumble(sales, ts, INTERVAL '1 minute') GROUP BY ALL","throttle":"0s"}`, nil)
+	s.must("PUT", "/v1/dashboards/shops", `{"title":"Shops","range":"now-1h","tz":"UTC","panels":[
+		{"id":"top","title":"Top","type":"toplist","view":"by_shop","x":"window_start","y":["amount"],"series":"shop","where":"shop <> 'hidden'","grid":[0,0,6,4]},
+		{"id":"rows","title":"Rows","type":"table","view":"by_shop","x":"window_start","where":"shop <> 'hidden'","grid":[6,0,6,4]}]}`, nil)
+	var made struct{ Key string }
+	s.must("PUT", "/v1/keys/boss", `{"scopes":["admin"]}`, &made)
+	s.key = made.Key
+	return s
+}
+
+// shop posts a sale of a shop that happened some time ago.
+func (s *server) shop(name string, ago time.Duration, amount float64) {
+	s.t.Helper()
+	at := time.Now().UTC().Add(-ago).Format("2006-01-02T15:04:05.000Z")
+	s.must("POST", "/v1/streams/sales/events", fmt.Sprintf(`{"ts":%q,"shop":%q,"amount":%v}`, at, name, amount), nil)
+}
+
+type linkAnswer struct{ ID, URL string }
+
+func (s *server) link(dashboard, body string) (l linkAnswer) {
+	s.t.Helper()
+	s.must("POST", "/v1/dashboards/"+dashboard+"/links", body, &l)
+	return l
+}
+
+// asks sends a request with a link's token and returns the status and what came.
+func (s *server) asks(l linkAnswer, path string) (int, string) {
+	s.t.Helper()
+	key := s.key
+	s.key = strings.TrimPrefix(l.URL, "/shared/")
+	defer func() { s.key = key }()
+	status, body := s.call("GET", path, "")
+	return status, string(body)
+}
+
+func TestASharedDashboardIsLiveForWhoeverHasItsLink(t *testing.T) {
+	t.Parallel()
+	s := locked(t)
+	for _, name := range []string{"north", "south", "hidden"} {
+		s.shop(name, 10*time.Minute, 10)
+	}
+	s.settle("by_shop")
+	l := s.link("shops", `{"expires":"72h","filters":{"shop":"north"}}`)
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url(l.URL)))
+	see(t, ctx, "h1", "Shops")
+	see(t, ctx, "#connection", "live")
+	see(t, ctx, "#panel-1 tbody", "north")
+	s.shop("north", 9*time.Minute, 77)
+	s.shop("south", 9*time.Minute, 88)
+	s.shop("hidden", 9*time.Minute, 31337)
+	see(t, ctx, "#panel-1 tbody", "77")
+	page := eval[string](t, ctx, `document.documentElement.outerHTML`)
+	for _, secret := range []string{"south", "Till", "31,337", "31337", `href="/ops"`, "Sign out"} {
+		if strings.Contains(page, secret) {
+			t.Errorf("the shared page tells of %q", secret)
+		}
+	}
+	if got := eval[bool](t, ctx, `!!document.querySelector("#edit, #share, #note")`); got {
+		t.Error("the shared page can be edited")
+	}
+	if found := faults(t, ctx, readAxe(t)); found != "" {
+		t.Errorf("axe-core: %s", found)
+	}
+	// Taken back: the socket ends, and the address shows nothing.
+	s.must("DELETE", "/v1/dashboards/shops/links/"+l.ID, "", nil)
+	become(t, ctx, `document.querySelector("#connection").textContent !== "live"`)
+	do(t, ctx, chromedp.Navigate(s.url(l.URL)))
+	see(t, ctx, "main", "This link shows nothing")
+}
+
+// What the panels, the filters and the frozen range leave out is not given out, however it is asked for.
+func TestALinkCantBeTalkedIntoMore(t *testing.T) {
+	t.Parallel()
+	s := locked(t)
+	at := time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC)
+	for i, name := range []string{"north", "south", "hidden", "north"} {
+		s.must("POST", "/v1/streams/sales/events", fmt.Sprintf(`{"ts":%q,"shop":%q,"amount":%d}`, at.Add(time.Duration(i/3)*time.Hour).Format(time.RFC3339), name, 10*(i+1)), nil)
+	}
+	s.settle("by_shop")
+	l := s.link("shops", `{"range":"2024-01-01T11:30:00Z,2024-01-01T12:30:00Z"}`)
+	shops := func(where string) string {
+		status, body := s.asks(l, "/v1/views/by_shop/rows?order=shop&where="+url.QueryEscape(where))
+		if status != 200 {
+			return fmt.Sprint(status)
+		}
+		var out []string
+		for _, name := range []string{"north", "south", "hidden"} {
+			if n := strings.Count(body, `"`+name+`"`); n > 0 {
+				out = append(out, fmt.Sprint(name, n))
+			}
+		}
+		return strings.Join(out, " ")
+	}
+	for where, want := range map[string]string{
+		"":                                 "north1 south1",
+		"TRUE":                             "north1 south1",
+		"shop = 'hidden'":                  "",
+		"shop = 'hidden' OR TRUE":          "north1 south1",
+		"shop = 'x') OR (TRUE":             "422",
+		"TRUE) OR (TRUE) -- ":              "422",
+		"TRUE /*":                          "422",
+		"TRUE --":                          "north1 south1",
+		"shop IN (SELECT shop FROM sales)": "422",
+	} {
+		if got := shops(where); got != want {
+			t.Errorf("%s: %s, want %s", where, got, want)
+		}
+	}
+	subscribe := func(to, where string) string {
+		conn, _, err := (&websocket.Dialer{Subprotocols: []string{"tidemark.v1.json", "bearer." + strings.TrimPrefix(l.URL, "/shared/")}}).DialContext(context.Background(), "ws://"+s.addr+"/v1/live", http.Header{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		if err := conn.WriteJSON(rowMap{"op": "subscribe", "id": "a", "to": to, "from": "snapshot", "where": where}); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			_, message, err := conn.ReadMessage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := string(message); strings.Contains(text, `"snapshot"`) || strings.Contains(text, `"error"`) {
+				return text
+			}
+		}
+	}
+	if got := subscribe("by_shop", "TRUE"); strings.Contains(got, "hidden") || strings.Contains(got, "T13:00") || !strings.Contains(got, "south") {
+		t.Errorf("%s", got)
+	}
+	for _, relation := range []string{"sales", "total", "minutes", "late_by_shop"} {
+		if got := subscribe(relation, ""); !strings.Contains(got, "read_only_link") {
+			t.Errorf("%s: %s", relation, got)
+		}
+	}
+	if got := subscribe("by_shop", "TRUE) OR (TRUE"); !strings.Contains(got, `"error"`) {
+		t.Errorf("%s", got)
+	}
+	status, body := s.asks(l, "/v1/views/by_shop/rows/older?x=window_start&from=2024-01-01&to=2024-01-02&where="+url.QueryEscape("TRUE) OR (TRUE"))
+	if status != 422 {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := s.asks(l, "/v1/views/total/rows"); status != 403 {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+func TestFramesAreForTheOriginsOfALink(t *testing.T) {
+	t.Parallel()
+	s := locked(t)
+	headers := func(l linkAnswer) http.Header {
+		resp, err := http.Get(s.url(l.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.Header
+	}
+	open := headers(s.link("shops", `{"origins":["https://intranet.example"]}`))
+	if csp := open.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-ancestors https://intranet.example") || open.Get("X-Frame-Options") != "" || open.Get("Referrer-Policy") != "no-referrer" {
+		t.Errorf("%v", open)
+	}
+	closed := headers(s.link("shops", `{}`))
+	if csp := closed.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-ancestors 'none'") || closed.Get("X-Frame-Options") != "DENY" {
+		t.Errorf("%v", closed)
+	}
+}
