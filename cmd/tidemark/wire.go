@@ -99,10 +99,15 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
+	var seen []pebblelog.Remembered
+	err = runtime.EachSeen(s.dir.KV, cat, func(who string, p stream.Position) { seen = append(seen, pebblelog.Remembered{Who: who, Position: p}) })
+	if err != nil {
+		return nil, err
+	}
 	s.log, err = pebblelog.Open(s.dir.KV, pebblelog.Options{
 		QueueBytes: int(share.queue), TailBytes: int(share.tail), Logger: logger, MinFree: minFree,
 		Space:   func() (uint64, error) { return freeSpace(o.Data) },
-		Witness: s.dir.File("witness"), AcceptLoss: o.AcceptLoss,
+		Witness: s.dir.File("witness"), AcceptLoss: o.AcceptLoss, Remembered: seen,
 	})
 	if err != nil {
 		return nil, err

@@ -3,7 +3,15 @@ package pebblelog
 import (
 	"log/slog"
 	"time"
+
+	"tidemark/stream"
 )
+
+// Remembered is a place in the log that somebody has seen.
+type Remembered struct {
+	Who      string
+	Position stream.Position
+}
 
 // Options are how a log is opened.
 type Options struct {
@@ -33,6 +41,9 @@ type Options struct {
 	// what is missing.
 	Witness    WitnessFile
 	AcceptLoss bool
+	// Remembered are places that others have seen in the log, such as views: one of this log past its
+	// end is a loss like one that the witness knows of.
+	Remembered []Remembered
 	// WitnessPeriod is the least time between two writes of the witness. Zero means 700ms; negative
 	// means that only Close and SaveWitness write it.
 	WitnessPeriod time.Duration

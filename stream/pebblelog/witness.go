@@ -142,6 +142,11 @@ func decide(w *witness, f found) (missing []string) {
 // compare looks at what is in the store and at the witness. What is missing goes to l.lost.
 func (q *sequencer) compare() error {
 	l := q.l
+	for _, r := range l.o.Remembered {
+		if r.Position.Log == l.id && r.Position.Sequence > q.end {
+			l.lose(readFurther(r.Who, r.Position.Sequence, q.end))
+		}
+	}
 	if l.o.Witness == nil {
 		return nil
 	}
@@ -226,13 +231,17 @@ func (l *Log) Lost() []string {
 	return slices.Clone(l.lost.what)
 }
 
-// Expect is for others that remember a place in the log (a view's position, what history has
-// loaded): a sequence of this log past its end is a sign that the log was shortened, which makes it
+// Expect is [Options].Remembered for those who can't tell before the log is open, such as what history
+// has loaded: a sequence of this log past its end is a sign that the log was shortened, which makes it
 // read only. who is named in the reason.
 func (l *Log) Expect(who string, p stream.Position) {
 	if p.Log == l.id && p.Sequence > l.End() {
-		l.lose(fmt.Sprintf("%s has read up to sequence %d and the log ends at %d", who, p.Sequence, l.End()))
+		l.lose(readFurther(who, p.Sequence, l.End()))
 	}
+}
+
+func readFurther(who string, upTo, end stream.Sequence) string {
+	return fmt.Sprintf("%s has read up to sequence %d and the log ends at %d", who, upTo, end)
 }
 
 // ExpectOffset does the same for an offset that somebody has committed in a partition.

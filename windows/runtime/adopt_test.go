@@ -179,3 +179,33 @@ func TestPositionsEndWithTheView(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A loss that nothing but a view's position shows is a loss like any other: nothing is written until it
+// is accepted, and then the view is made again of what is there.
+func TestAViewThatReadFurtherThanTheLogTellsOfTheLoss(t *testing.T) {
+	t.Parallel()
+	w := viewtest.New(t)
+	st := w.Stream("checkouts", checkouts)
+	id := w.View("revenue", revenue).ID
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:10", "DE", 5)))
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:11", "FR", 6)))
+	log := w.Log.ID()
+	between(t, w, func(store *kv.Store) { runtime.Forge(store, id, log, 1000) })
+	lost := w.Log.Lost()
+	if len(lost) != 1 || !strings.HasPrefix(lost[0], "view revenue has read up to sequence 1000 and the log ends at ") {
+		t.Fatalf("lost: %q", lost)
+	}
+	if _, err := w.Log.Advance(t.Context(), st.ID, viewtest.Time("12:05")); !errors.Is(err, stream.ErrShortened) {
+		t.Fatalf("%v: want that nothing is written", err)
+	}
+	w.AcceptLoss = true
+	w.Reopen()
+	if w.Log.ID() == log || len(w.Log.Lost()) != 0 {
+		t.Fatalf("the loss was not accepted: %q", w.Log.Lost())
+	}
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:12", "FR", 1)))
+	untilBuilt(w, "revenue")
+	diff(t, w.Rows("revenue", runtime.RowsQuery{}), `
+		provisional 0 {"window_start":"2024-01-01T12:00:00Z","country":"DE","revenue":5,"n":1}
+		provisional 0 {"window_start":"2024-01-01T12:00:00Z","country":"FR","revenue":7,"n":2}`)
+}

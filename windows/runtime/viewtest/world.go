@@ -45,6 +45,8 @@ type World struct {
 	Options runtime.Options
 	// Clock is the log's; nil: the real one.
 	Clock func() time.Time
+	// AcceptLoss lets a log go on that ends before what the views have read.
+	AcceptLoss bool
 	// Setup is called with each new service before it runs.
 	Setup func(*runtime.Service)
 
@@ -79,7 +81,10 @@ func (w *World) open() {
 	w.must(err)
 	w.Catalog, err = catalog.Open(w.KV)
 	w.must(err)
-	o := pebblelog.Options{TimerPeriod: -1, KeepPeriod: -1, Logger: quiet, Clock: w.Clock}
+	o := pebblelog.Options{TimerPeriod: -1, KeepPeriod: -1, Logger: quiet, Clock: w.Clock, AcceptLoss: w.AcceptLoss}
+	w.must(runtime.EachSeen(w.KV, w.Catalog, func(who string, p stream.Position) {
+		o.Remembered = append(o.Remembered, pebblelog.Remembered{Who: who, Position: p})
+	}))
 	if w.Clock != nil { // retention goes by what passes, not by what a clock says
 		opened := w.Clock()
 		o.Monotonic = func() time.Duration { return w.Clock().Sub(opened) }
