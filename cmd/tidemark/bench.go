@@ -24,11 +24,13 @@ type benchCmd struct {
 	Nexmark benchNexmarkCmd `cmd:"" help:"The queries of the Nexmark workload as views over one log."`
 	Windows benchWindowsCmd `cmd:"" help:"What an event costs in hopping windows, by how many overlap."`
 	Views   benchViewsCmd   `cmd:"" help:"What many views on one stream cost, against one."`
+	State   benchStateCmd   `cmd:"" help:"A view with very many groups, with and without a bound on its memory."`
 	Latency benchLatencyCmd `cmd:"" help:"From the POST of an event to the websocket that shows its view, beside the fsync's share."`
 	Fanout  benchFanoutCmd  `cmd:"" help:"Many websockets on one view, against a bare broadcast of the same frames."`
 	Torture benchTortureCmd `cmd:"" help:"Kill a serving process under load, again and again, and count what is lost."`
 
 	TortureViews benchTortureViewsCmd `cmd:"" help:"The same under ten views: their rows are compared with the batch answer after each kill."`
+	StatePart    benchStatePartCmd    `cmd:"" hidden:"" help:"One process of state."`
 	Broadcast    benchBroadcastCmd    `cmd:"" hidden:"" help:"The other side of fanout."`
 }
 
