@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -155,6 +156,7 @@ func (c *cast) addLocked(s *subscription) bool {
 	}
 	s.mu.cast, s.slot = c, len(c.mu.members)
 	c.mu.members = append(c.mu.members, s)
+	c.hub.stats.Shared.Add(1)
 	return true
 }
 
@@ -165,6 +167,7 @@ func (c *cast) dropLocked(s *subscription) {
 	c.mu.members[s.slot] = c.mu.members[last]
 	c.mu.members[last] = nil
 	c.mu.members = c.mu.members[:last]
+	c.hub.stats.Shared.Add(-1)
 	s.mu.Lock()
 	s.mu.cast = nil
 	s.mu.Unlock()
@@ -247,15 +250,10 @@ func (c *cast) steppedLocked() {
 
 // handOutLocked gives every member the same messages. Who has no room for them leaves.
 func (c *cast) handOutLocked(batch []*content) {
-	left := 0
-	for i := len(c.mu.members) - 1; i >= 0; i-- { // the last one takes the place of one that leaves
-		s := c.mu.members[i]
-		if s.out.offer(s, batch) != full { // where the connection is gone, its socket will stop it
-			continue
-		}
+	behind := c.offerLocked(batch)
+	for _, s := range behind {
 		r, err := c.mu.r.fork()
 		c.dropLocked(s)
-		left++
 		s.quiet = c.mu.quiet
 		pending := slices.Clone(batch)
 		go s.alive(func() error {
@@ -265,14 +263,43 @@ func (c *cast) handOutLocked(batch []*content) {
 			return s.read(s.ctx, r, pending)
 		})
 	}
-	if left > 0 {
-		c.hub.stats.FellBehind.Add(int64(left))
-		c.release(left)
+	if len(behind) > 0 {
+		c.hub.stats.FellBehind.Add(int64(len(behind)))
+		c.release(len(behind))
 	}
 }
 
-// breakUp ends the cast. Its members go on alone, for good after a panic.
-func (c *cast) breakUp(alone bool) {
+// membersEach is how many members are worth another core.
+const membersEach = 256
+
+// offerLocked offers messages to all members, on several cores when they are many. It returns those
+// who have no room. Whose connection is gone is ended by its socket.
+func (c *cast) offerLocked(batch []*content) (behind []*subscription) {
+	parts := min(len(c.mu.members)/membersEach, runtime.GOMAXPROCS(0))
+	if parts < 2 {
+		return offerAll(c.mu.members, batch)
+	}
+	each := make([][]*subscription, parts)
+	var offering sync.WaitGroup
+	for i := range parts {
+		from, to := len(c.mu.members)*i/parts, len(c.mu.members)*(i+1)/parts
+		offering.Go(func() { each[i] = offerAll(c.mu.members[from:to], batch) })
+	}
+	offering.Wait()
+	return slices.Concat(each...)
+}
+
+func offerAll(members []*subscription, batch []*content) (behind []*subscription) {
+	for _, s := range members {
+		if s.out.offer(s, batch) == full {
+			behind = append(behind, s)
+		}
+	}
+	return behind
+}
+
+// breakUp ends the cast: its members go on alone, or end with it after a panic.
+func (c *cast) breakUp(panicked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.over {
@@ -288,8 +315,11 @@ func (c *cast) breakUp(alone bool) {
 	for i := left - 1; i >= 0; i-- {
 		s := c.mu.members[i]
 		c.dropLocked(s)
-		s.quiet, s.alone = c.mu.quiet, alone
+		s.quiet = c.mu.quiet
 		go s.alive(func() error {
+			if panicked {
+				return errPanic
+			}
 			own, err := r.fork()
 			if err != nil {
 				return err

@@ -167,6 +167,12 @@ func (r *eventReader) entry(limit *stream.Position) (*stream.Entry, error) {
 }
 
 func (r *eventReader) next(room int, limit *stream.Position) (c *content, caughtUp bool, err error) {
+	was := r.position
+	defer func() {
+		if err != nil { // what was read since was not given out: a fork reads it again
+			r.position = was
+		}
+	}()
 	var body []byte
 	n := 0
 	end := stream.Sequence(-1)

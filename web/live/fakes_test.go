@@ -25,19 +25,20 @@ import (
 
 // world is everything that the hub reads, in memory.
 type world struct {
-	mu      sync.Mutex
-	id      stream.LogID
-	oldest  stream.Sequence
-	entries []stream.Entry // all of one stream, "payments", with one partition
-	view    fakeView
-	alarms  []live.Entry
-	acks    map[string]string
-	bells   map[chan struct{}]struct{}
-	panics  bool
-	expired int64  // alarms up to this number are gone
-	reads   int    // epochs that were read of the change stream
-	anew    uint64 // how often "payments" was deleted and made anew
-	now     time.Time
+	mu        sync.Mutex
+	id        stream.LogID
+	oldest    stream.Sequence
+	entries   []stream.Entry // all of one stream, "payments", with one partition
+	view      fakeView
+	alarms    []live.Entry
+	acks      map[string]string
+	bells     map[chan struct{}]struct{}
+	panics    bool
+	expired   int64  // alarms up to this number are gone
+	reads     int    // epochs that were read of the change stream
+	evaluated int    // how often a condition was
+	anew      uint64 // how often "payments" was deleted and made anew
+	now       time.Time
 }
 
 type fakeView struct {
@@ -350,14 +351,17 @@ func (g fakeGroups) Ack(_ context.Context, r live.Relation, group, position stri
 }
 
 // fakeSelector knows the condition "amount > n" and the orders "amount DESC" and "amount".
-type fakeSelector struct{}
+type fakeSelector struct{ *world }
 
-func (fakeSelector) Where(_ []row.Field, text string) (func(*row.Batch) ([]int32, error), error) {
+func (f fakeSelector) Where(_ []row.Field, text string) (func(*row.Batch) ([]int32, error), error) {
 	n, err := strconv.ParseInt(strings.TrimPrefix(text, "amount > "), 10, 64)
 	if err != nil {
 		return nil, problem.New(422, "bad_sql", "%s is no condition", text).WithHint("write amount > 1").At(3)
 	}
 	return func(b *row.Batch) ([]int32, error) {
+		f.mu.Lock()
+		f.evaluated++
+		f.mu.Unlock()
 		out := []int32{}
 		for i, amount := range b.Cols[2].I64 {
 			if amount > n {
@@ -391,7 +395,16 @@ func (w *world) relations(name string) (live.Relation, error) {
 // start runs a hub over the world and returns its address.
 func (w *world) start(t *testing.T, o live.Options) (hub *live.Hub, addr string) {
 	t.Helper()
-	o.Relations, o.Log, o.Views, o.Alerts, o.Groups, o.Selector = w.relations, w, fakeViews{w}, fakeAlerts{w}, fakeGroups{w}, fakeSelector{}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.startOn(t, ln, o)
+}
+
+func (w *world) startOn(t *testing.T, ln net.Listener, o live.Options) (hub *live.Hub, addr string) {
+	t.Helper()
+	o.Relations, o.Log, o.Views, o.Alerts, o.Groups, o.Selector = w.relations, w, fakeViews{w}, fakeAlerts{w}, fakeGroups{w}, fakeSelector{w}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -403,10 +416,6 @@ func (w *world) start(t *testing.T, o live.Options) (hub *live.Hub, addr string)
 		return c.Status(p.Status).Send(p.JSON(""))
 	}})
 	hub.Mount(app)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ended := make(chan error, 1)
 	go func() { ended <- app.Listener(ln) }()
 	t.Cleanup(func() {

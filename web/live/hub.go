@@ -52,7 +52,8 @@ type groupKey struct {
 
 // Stats counts what the hub does. All are read with Load.
 type Stats struct {
-	Sockets, Subscriptions, Casts atomic.Int64 // now
+	Sockets, Subscriptions        atomic.Int64 // now
+	Casts, Shared                 atomic.Int64 // now; shared are the subscriptions that casts read for
 	Frames, Bytes                 atomic.Int64 // since the start
 	Refused, CutOff, Gaps, Panics atomic.Int64 // since the start
 	FoldedChanges                 atomic.Int64 // changes that folding saved

@@ -25,6 +25,7 @@ func NewCollector(h *Hub) prometheus.Collector {
 	add("sockets_max", "Bound of tidemark_live_sockets.", prometheus.GaugeValue, func() int64 { return int64(h.opts.MaxSockets) })
 	add("subscriptions", "Subscriptions now.", prometheus.GaugeValue, s.Subscriptions.Load)
 	add("casts", "Readers that read for many subscriptions at once, now.", prometheus.GaugeValue, s.Casts.Load)
+	add("shared_subscriptions", "Subscriptions that are read for together, now.", prometheus.GaugeValue, s.Shared.Load)
 	add("fell_behind_total", "How often a client had no room for a message and was read for alone.", prometheus.CounterValue, s.FellBehind.Load)
 	add("frames_total", "Frames that were sent.", prometheus.CounterValue, s.Frames.Load)
 	add("bytes_total", "Bytes of frames that were sent.", prometheus.CounterValue, s.Bytes.Load)

@@ -30,6 +30,7 @@ var (
 	errEnding = errors.New("the socket ends")
 	// errShared ends the goroutine of a subscription that a cast reads for from now on.
 	errShared = errors.New("a cast reads for it")
+	errPanic  = errors.New("panic")
 )
 
 // subscription is one relation that one client follows. A goroutine of its own reads for it until
@@ -44,11 +45,10 @@ type subscription struct {
 	rel    Relation
 	seq    int64
 	quiet  time.Time // when progress was told last
-	// answered: subscribed was sent. reached: the reader has caught up once. alone: no cast reads
-	// for it any more.
-	answered, reached, alone bool
-	ctx                      context.Context
-	cancel                   context.CancelFunc
+	// answered: subscribed was sent. reached: the reader has caught up once.
+	answered, reached bool
+	ctx               context.Context
+	cancel            context.CancelFunc
 	// done is closed when nothing more is said.
 	done chan struct{}
 	// leave frees the id, so that it may be used again when an error message is on its way.
@@ -86,7 +86,7 @@ func (s *subscription) start() {
 
 // alive runs what reads for the subscription, as a goroutine.
 func (s *subscription) alive(read func() error) {
-	err := errors.New("panic")
+	err := errPanic
 	defer func() {
 		if !errors.Is(err, errShared) {
 			s.finish(err)
@@ -274,7 +274,7 @@ func (s *subscription) read(ctx context.Context, r reader, pending []*content) e
 				return err
 			}
 		}
-		if caughtUp && s.reached && s.group == nil && !s.alone {
+		if caughtUp && s.reached && s.group == nil {
 			outcome, err := s.hub.join(s, r)
 			if err != nil {
 				if err := s.recover(ctx, r, err); err != nil {

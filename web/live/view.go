@@ -210,6 +210,13 @@ func (r *viewReader) skipGap(ctx context.Context, s *subscription) error {
 // next makes a message of what has been committed since the last one: of all of it when it folds,
 // else of one epoch.
 func (r *viewReader) next(_ int, limit *stream.Position) (c *content, caughtUp bool, err error) {
+	was, wasOf := r.position, r.asOf
+	defer func() {
+		if err != nil { // what was read since was not given out; a row that is kept may be taken in again
+			r.position, r.asOf = was, wasOf
+			r.changes = follower{views: r.changes.views, tail: r.changes.tail, at: was}
+		}
+	}()
 	var sum folder
 	var head *Head
 	for sum.taken < maxFolded {
