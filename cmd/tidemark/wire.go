@@ -144,6 +144,9 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 	page := pages.Deps{
 		Streams: streams, Log: s.log, Views: s.views, Definitions: cat, Demo: demo, Address: o.Listen, Metrics: metrics, Keys: s.keys,
 		Narrow: bind.Narrow(s.views),
+		GroupLetters: func(id stream.ID, limit int) ([]stream.DeadLetter, error) {
+			return groups.DeadLetters(id, "", group.Letter{}, limit)
+		},
 	}
 	s.app = web.New(web.Options{
 		API: api.Deps{

@@ -43,14 +43,15 @@ var rules = map[string]Rule{
 	"GET /streams/:name": {Any: []Scope{Read}, Everything: true, Relation: true},
 	"GET /views/:name":   {Any: []Scope{Read}, Everything: true, Relation: true},
 
-	"GET /new":          readAll,
-	"GET /dead-letters": readAll,
-	"GET /ops":          readAll,
-	"GET /settings":     readAll,
-	"GET /sign-in":      open,
-	"POST /sign-in":     open,
-	"GET /shared/:link": open, // the link is the right
-	"POST /sign-out":    {Any: []Scope{Read}},
+	"GET /new":                       readAll,
+	"GET /dead-letters":              readAll,
+	"GET /ops":                       readAll,
+	"GET /settings":                  readAll,
+	"GET /sign-in":                   open,
+	"POST /sign-in":                  open,
+	"POST /settings/retention/:name": admin,
+	"GET /shared/:link":              open, // the link is the right
+	"POST /sign-out":                 {Any: []Scope{Read}},
 
 	"GET /v1/streams":                                      readList,
 	"GET /v1/streams/:name":                                readOne,

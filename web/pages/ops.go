@@ -10,7 +10,6 @@ import (
 	"github.com/gofiber/fiber/v2"
 	dto "github.com/prometheus/client_model/go"
 
-	"tidemark/web/auth"
 	"tidemark/web/ui"
 )
 
@@ -164,46 +163,4 @@ func (f figures) table(title, label string, columns []string, families ...string
 	}
 	slices.SortFunc(t.Rows, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	return t
-}
-
-// settings shows keys and retention.
-func (d Deps) settings(c *fiber.Ctx) (content, error) {
-	s := ui.Settings{AuthOn: d.Keys.On(), MayKeys: d.Keys != nil && auth.Of(c).Has(auth.Admin)}
-	if s.MayKeys {
-		for _, k := range d.Keys.List() {
-			line := ui.KeyLine{Name: k.Name, Streams: "all", Origins: "–", Rate: "no limit", Created: ago(k.Created)}
-			scopes := make([]string, len(k.Scopes))
-			for i, scope := range k.Scopes {
-				scopes[i] = string(scope)
-			}
-			line.Scopes = strings.Join(scopes, ", ")
-			if len(k.Streams) > 0 {
-				line.Streams = strings.Join(k.Streams, ", ")
-			}
-			if len(k.Origins) > 0 {
-				line.Origins = strings.Join(k.Origins, ", ")
-			}
-			if k.Rate > 0 {
-				line.Rate = strconv.FormatFloat(k.Rate, 'f', -1, 64)
-			}
-			s.Keys = append(s.Keys, line)
-		}
-	}
-	for _, one := range d.Streams.List() {
-		age, most := "ever", "any size"
-		if r := one.Config.Retention; r != nil {
-			if r.Age != nil {
-				age = fmt.Sprint(r.Age)
-			}
-			if r.Bytes > 0 {
-				most = bytes(int64(r.Bytes))
-			}
-		}
-		holds := "–"
-		if st, err := d.Log.Stats(one.ID); err == nil {
-			holds = bytes(size(st))
-		}
-		s.Streams = append(s.Streams, []string{one.Name, age, most, holds, fmt.Sprint(one.Config.DedupeWindow), fmt.Sprint(one.Config.MaxOutOfOrderness)})
-	}
-	return content{title: "Settings", section: "settings", draw: func(string) templ.Component { return ui.SettingsPage(s) }}, nil
 }

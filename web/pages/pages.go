@@ -23,6 +23,7 @@ import (
 type Streams interface {
 	List() []*stream.Stream
 	Get(name string) (*stream.Stream, error)
+	Put(ctx context.Context, name string, c stream.Config) (*stream.Stream, bool, error)
 }
 
 // Log is what pages read of the log.
@@ -63,6 +64,8 @@ type Deps struct {
 	Metrics prometheus.Gatherer
 	// Keys are the keys, and the sessions and links that they open; nil: there is no sign-in.
 	Keys *auth.Keys
+	// GroupLetters are the dead letters of a stream's consumer groups; nil: there are no groups.
+	GroupLetters func(id stream.ID, limit int) ([]stream.DeadLetter, error)
 	// Narrow adds to a condition on a view what a link is held to.
 	Narrow func(l *auth.Link, view, where string) (string, error)
 }
@@ -78,6 +81,7 @@ func Mount(r fiber.Router, d Deps) {
 	r.Get("/dead-letters", d.page(d.letters))
 	r.Get("/ops", d.page(d.ops))
 	r.Get("/settings", d.page(d.settings))
+	r.Post("/settings/retention/:name", d.retention)
 	if d.Keys != nil {
 		r.Get("/sign-in", d.signIn)
 		r.Post("/sign-in", d.signIn)

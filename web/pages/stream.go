@@ -11,6 +11,7 @@ import (
 	"tidemark/storage/catalog"
 	"tidemark/storage/row"
 	"tidemark/stream"
+	"tidemark/stream/group"
 	"tidemark/web/ui"
 )
 
@@ -106,9 +107,19 @@ func clip(raw []byte, most int) string {
 	return strings.ToValidUTF8(string(raw[:most]), "") + " …"
 }
 
-// deadLetters are the oldest dead letters of a stream.
-func (d Deps) deadLetters(id stream.ID, limit int) ([]ui.DeadLetter, error) {
+// lettersOf are the oldest dead letters of a stream, and of its groups behind them.
+func (d Deps) lettersOf(id stream.ID, limit int) ([]stream.DeadLetter, error) {
 	letters, err := d.Log.DeadLetters(id, 0, limit)
+	if err != nil || d.GroupLetters == nil {
+		return letters, err
+	}
+	more, err := d.GroupLetters(id, limit)
+	return append(letters, more...), err
+}
+
+// deadLetters are so many of each kind as a page shows them.
+func (d Deps) deadLetters(id stream.ID, limit int) ([]ui.DeadLetter, error) {
+	letters, err := d.lettersOf(id, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +127,10 @@ func (d Deps) deadLetters(id stream.ID, limit int) ([]ui.DeadLetter, error) {
 	for i, l := range letters {
 		out[i] = ui.DeadLetter{
 			ID: fmt.Sprint(l.Number), Reason: l.Reason, Raw: clip(l.Raw, 1<<20), Short: clip(l.Raw, 160), When: instant(l.FirstSeen), Attempts: l.Attempts,
+		}
+		if l.Origin == "group" && l.Place != nil {
+			out[i].ID = group.Letter{Group: l.Group, Place: *l.Place}.String()
+			out[i].Group, out[i].Place = l.Group, l.Place.String()
 		}
 	}
 	return out, nil
@@ -128,7 +143,7 @@ const countedLetters = 1000
 func (d Deps) letters(*fiber.Ctx) (content, error) {
 	var list []ui.StreamLetters
 	for _, s := range d.Streams.List() {
-		letters, err := d.Log.DeadLetters(s.ID, 0, countedLetters)
+		letters, err := d.lettersOf(s.ID, countedLetters)
 		if err != nil || len(letters) == 0 {
 			continue // deleted meanwhile, or none
 		}

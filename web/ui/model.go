@@ -221,6 +221,8 @@ type Fact struct{ Name, Value, Tone, Title string }
 type DeadLetter struct {
 	ID, Reason, Raw, Short, When string
 	Attempts                     int
+	// Group is the consumer group that gave up on the event at Place; empty: it was never appended.
+	Group, Place string
 }
 
 // StreamLetters are the dead letters of one stream, counted by their reason.
@@ -283,9 +285,6 @@ type Gauge struct{ ID, Title, Value, Total, Unit, Bound, Share, Note string }
 // partitionColumns head the table of a stream's partitions.
 var partitionColumns = []string{"partition", "first offset", "next offset", "watermark", "size"}
 
-// keptColumns head the table of what is kept of each stream.
-var keptColumns = []string{"stream", "kept for", "up to", "holds", "ids remembered for", "out of order by"}
-
 // pageOf is where the page of a thing lies that a column names, or empty.
 func pageOf(column string) string {
 	return map[string]string{"stream": "/streams/", "view": "/views/"}[column]
@@ -308,9 +307,23 @@ type OpsTable struct {
 
 // Settings are keys and retention.
 type Settings struct {
-	AuthOn, MayKeys bool
-	Keys            []KeyLine
-	Streams         [][]string
+	AuthOn, MayKeys, MayStreams bool
+	// CSRF is the token of the session's forms.
+	CSRF    string
+	Keys    []KeyLine
+	Streams []Kept
+}
+
+// Kept is how long a stream's events are kept, and what it holds. Wrong says why what was asked for
+// can't be, Said that it was done.
+type Kept struct{ Stream, Age, Bytes, Holds, Remembers, Disorder, Wrong, Said string }
+
+// Or is a text, or what stands for none.
+func (k Kept) Or(text, none string) string {
+	if text == "" {
+		return none
+	}
+	return text
 }
 
 // KeyLine is a key in a list.

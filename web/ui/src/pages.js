@@ -189,7 +189,7 @@ export function lettersPage() {
     }
     try {
       await send("POST", `${path}/replay`, event);
-      gone(item, "Appended.");
+      gone(item, item.dataset.group ? `Given to the group ${item.dataset.group} again.` : "Appended.");
     } catch (x) {
       said.textContent = x.message;
     }
@@ -234,14 +234,21 @@ export function settingsPage() {
     }
   });
   document.addEventListener("click", async (e) => {
-    const button = e.target.closest(".delete-key");
+    const button = e.target.closest(".delete-key, .rotate-key");
     if (!button) return;
+    const rotate = button.matches(".rotate-key");
     if (button.dataset.sure !== "1") {
       button.dataset.sure = "1";
-      button.textContent = "Really delete?";
+      button.textContent = rotate ? "Really rotate?" : "Really delete?";
       return;
     }
     try {
+      if (rotate) {
+        const made = await send("PUT", `/v1/keys/${button.dataset.key}`, { rotate: true });
+        said.replaceChildren(`${button.dataset.key} has a new text. Copy it now, it is not shown again: `, h("code", { class: "key" }, made.key));
+        button.textContent = "Rotated";
+        return;
+      }
       await send("DELETE", `/v1/keys/${button.dataset.key}`);
       button.closest("tr").remove();
     } catch (x) {

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+func TestRetentionIsEditedOnThePageLikeByTheAPI(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	ctx := browse(t)
+	fill := func(age, size string) {
+		do(t, ctx, chromedp.Navigate(s.url("/settings")), chromedp.WaitVisible(chromedp.CSS("#kept-sales [name=age]")),
+			chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`{ const f = document.querySelector("#kept-sales form").elements; f.age.value = %q; f.bytes.value = %q }; void 0`, age, size)),
+			chromedp.Click(chromedp.CSS("#kept-sales button")))
+	}
+	kept := func() string {
+		var got struct{ Config struct{ Retention any } }
+		s.must("GET", "/v1/streams/sales", "", &got)
+		return fmt.Sprint(got.Config.Retention)
+	}
+	fill("7d", "20GB")
+	see(t, ctx, "#kept-sales .answer", "Changed")
+	if got := kept(); got != "map[age:168h bytes:20GB]" && got != "map[age:7d bytes:20GB]" {
+		t.Errorf("%s", got)
+	}
+	was := kept()
+	fill("1s", "20GB")
+	see(t, ctx, "#kept-sales .wrong", "at least 1m")
+	if got := eval[string](t, ctx, `document.querySelector("#kept-sales [name=age]").value`); got != "1s" || kept() != was {
+		t.Errorf("what was typed is lost (%s), or was taken (%s)", got, kept())
+	}
+	fill(`<script>alert(1)</script>`, "much")
+	see(t, ctx, "#kept-sales .wrong", "<script>")
+	if found := faults(t, ctx, readAxe(t)); found != "" {
+		t.Errorf("axe-core: %s", found)
+	}
+	fill("", "")
+	see(t, ctx, "#kept-sales .answer", "Changed")
+	if got := kept(); got != "<nil>" && got != "map[]" {
+		t.Errorf("%s", got)
+	}
+}
+
+// A form of another site, or one without the session's token, changes nothing.
+func TestFormsNeedTheSessionsToken(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	post := func(header http.Header, form url.Values) int {
+		req, err := http.NewRequest("POST", s.url("/settings/retention/sales"), strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = header
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := post(http.Header{"Origin": {"https://evil.example"}}, url.Values{"age": {"1m"}}); got != 403 {
+		t.Errorf("a form of another site: %d", got)
+	}
+	var made struct{ Key string }
+	s.must("PUT", "/v1/keys/boss", `{"scopes":["admin"]}`, &made)
+	s.key = made.Key
+	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).PostForm(s.url("/sign-in"), url.Values{"key": {made.Key}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	cookie := strings.SplitN(resp.Header.Get("Set-Cookie"), ";", 2)[0]
+	if got := post(http.Header{"Cookie": {cookie}}, url.Values{"age": {"1m"}}); got != 403 {
+		t.Errorf("a form without the token: %d", got)
+	}
+	req, _ := http.NewRequest("GET", s.url("/settings"), nil)
+	req.Header.Set("Cookie", cookie)
+	page, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Body.Close()
+	text, err := io.ReadAll(page.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, _ := strings.Cut(string(text), `name="csrf" value="`)
+	token, _, _ = strings.Cut(token, `"`)
+	if got := post(http.Header{"Cookie": {cookie}}, url.Values{"age": {"5m"}, "csrf": {token}}); got != 303 {
+		t.Errorf("the page's own form: %d", got)
+	}
+}
+
+func TestSignedInPagesSurviveARestartAndSignOutEndsThem(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	var made struct{ Key string }
+	s.must("PUT", "/v1/keys/boss", `{"scopes":["admin"]}`, &made)
+	s.key = made.Key
+	s.sell(2*time.Minute, 10)
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/d/till")), chromedp.WaitVisible(chromedp.CSS(".signin [name=key]")),
+		chromedp.SendKeys(chromedp.CSS(".signin [name=key]"), made.Key+kb.Enter))
+	see(t, ctx, totalValue, "10")
+	s.stop(syscall.SIGTERM)
+	s.start()
+	s.sell(2*time.Minute, 5)
+	see(t, ctx, totalValue, "15") // the socket came back by the same session
+	see(t, ctx, "#connection", "live")
+	// Signing out elsewhere with the same session ends this page's socket too.
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`fetch("/sign-out", {method: "POST", redirect: "manual", headers: {"X-CSRF-Token": document.querySelector("meta[name=csrf]").content}}); void 0`))
+	become(t, ctx, `document.querySelector("#connection").dataset.state !== "live"`)
+	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
+	see(t, ctx, ".signin h1", "Sign in")
+}
+
+func TestDeadLettersOfGroupsAreGivenAgainAndDropped(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	hostile := `<img src=x onerror=alert(1)>`
+	for i := range 3 {
+		s.must("POST", "/v1/streams/sales/events", fmt.Sprintf(`{"ts":"2024-01-01T00:00:0%dZ","shop":%q,"amount":%d}`, i, hostile, i), nil)
+	}
+	poll := func() (events []struct {
+		Offset int
+		Event  rowMap
+	}) {
+		var answer struct {
+			Events []struct {
+				Offset int
+				Event  rowMap
+			}
+		}
+		s.must("POST", "/v1/streams/sales/groups/cards/poll", `{"member":"m","max":10}`, &answer)
+		return answer.Events
+	}
+	for range 5 { // max_attempts
+		for _, e := range poll() {
+			s.must("POST", "/v1/streams/sales/groups/cards/nack", fmt.Sprintf(`{"member":"m","partition":0,"offset":%d,"reason":"no card %s"}`, e.Offset, hostile), nil)
+		}
+	}
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/streams/sales")))
+	see(t, ctx, ".letters", "group cards")
+	see(t, ctx, ".letters", "no card <img")
+	if eval[bool](t, ctx, `!!document.querySelector(".letters img")`) {
+		t.Error("an event's text became an element")
+	}
+	do(t, ctx, chromedp.Navigate(s.url("/dead-letters")), chromedp.WaitVisible(chromedp.CSS("[data-letter='cards.0.1'] summary")),
+		chromedp.Click(chromedp.CSS("[data-letter='cards.0.1'] summary")),
+		chromedp.SetValue(chromedp.CSS("[data-letter='cards.0.1'] textarea"), `{"ts":"2024-01-01T00:00:01Z","shop":"mended","amount":1}`),
+		chromedp.Click(chromedp.CSS("[data-letter='cards.0.1'] .primary")))
+	see(t, ctx, ".letters .gone", "group cards again")
+	do(t, ctx, chromedp.Click(chromedp.CSS("[data-letter='cards.0.2'] summary")), chromedp.Click(chromedp.CSS("[data-letter='cards.0.2'] .drop")))
+	see(t, ctx, "[data-letter='cards.0.2'] .drop", "Really")
+	do(t, ctx, chromedp.Click(chromedp.CSS("[data-letter='cards.0.2'] .drop")))
+	become(t, ctx, `document.querySelectorAll(".letters .gone").length === 2`)
+	if got := poll(); len(got) != 1 || got[0].Event["shop"] != "mended" {
+		t.Errorf("the group gets %v", got)
+	}
+	var letters struct{ Items []struct{ ID string } }
+	s.must("GET", "/v1/streams/sales/dead_letters", "", &letters)
+	if len(letters.Items) != 1 || letters.Items[0].ID != "cards.0.0" {
+		t.Errorf("%+v", letters)
+	}
+	if found := faults(t, ctx, readAxe(t)); found != "" {
+		t.Errorf("axe-core: %s", found)
+	}
+}
+
+func TestAKeyIsRotatedOnThePage(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	var made struct{ Key string }
+	s.must("PUT", "/v1/keys/till", `{"scopes":["ingest"]}`, &made)
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/settings")), chromedp.WaitVisible(chromedp.CSS(".rotate-key")), chromedp.Click(chromedp.CSS(".rotate-key")))
+	see(t, ctx, ".rotate-key", "Really")
+	do(t, ctx, chromedp.Click(chromedp.CSS(".rotate-key")))
+	see(t, ctx, "#new-key .key", "tdm_")
+	if got := eval[string](t, ctx, `document.querySelector("#new-key .key").textContent`); got == made.Key {
+		t.Error("the key is what it was")
+	}
+}
