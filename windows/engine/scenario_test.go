@@ -69,8 +69,8 @@ func TestMain(m *testing.M) {
 		for _, file := range scenarioFiles() {
 			keepTrees(file)
 		}
-		for _, v := range randomViews {
-			keepTree(v.sql)
+		for _, sql := range spillViews() { // the random views among them
+			keepTree(sql)
 		}
 		for _, v := range benchViews {
 			keepTree(v.sql)

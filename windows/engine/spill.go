@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"tidemark/windows"
 )
@@ -284,4 +285,26 @@ func (e *Engine) Resident() []string {
 		}
 	}
 	return out
+}
+
+// rowsMemory is about what n rows with as many columns take, each with so many bytes beside them.
+func rowsMemory(n int, beside uintptr, cols int) int64 {
+	return int64(n) * (int64(beside) + 16*int64(cols))
+}
+
+func (o *partitions) memory() int64 {
+	n := rowsMemory(len(o.rows.at)-len(o.rows.unset), unsafe.Sizeof(sortedRow{})+4, len(o.rows.store.cols))
+	return n + rowsMemory(len(o.table), unsafe.Sizeof(part{})+unsafe.Sizeof(mark{})+stringBytes, 2)
+}
+
+func (o *finalOnly) memory() int64 {
+	return rowsMemory(len(o.at)-len(o.free), unsafe.Sizeof(finalRow{}), 2*len(o.store.cols))
+}
+
+func (o *sliding) memory() int64 {
+	return rowsMemory(len(o.rows)-len(o.free), unsafe.Sizeof(slideRow{})+4, len(o.store.cols))
+}
+
+func (o *sessionRows) memory() int64 {
+	return rowsMemory(len(o.at)-len(o.free), unsafe.Sizeof(sessionRow{})+4, len(o.store.cols))
 }

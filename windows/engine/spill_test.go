@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidemark/stream"
+	"tidemark/windows"
+)
+
+// kept is a store in memory.
+type kept map[string][]byte
+
+func (k kept) Get(key []byte) ([]byte, error) { return bytes.Clone(k[string(key)]), nil }
+
+func (k kept) Scan(from, to []byte, f func(key, value []byte) bool) error {
+	for _, key := range slices.Sorted(maps.Keys(k)) {
+		if key >= string(from) && (to == nil || key < string(to)) && !f([]byte(key), k[key]) {
+			break
+		}
+	}
+	return nil
+}
+
+func (k kept) keep(o *Output) {
+	for _, w := range o.Writes {
+		if w.Value == nil {
+			delete(k, string(w.Key))
+		} else {
+			k[string(w.Key)] = bytes.Clone(w.Value)
+		}
+	}
+}
+
+// spillViews are those of randomViews, and some whose groups come and go.
+func spillViews() []string {
+	var list []string
+	for _, v := range randomViews {
+		list = append(list, v.sql)
+	}
+	return append(list,
+		"SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k",
+		"SELECT sum(v) AS total FROM s GROUP BY k", // the row key is not what is shown
+		"SELECT k, count(*) AS n FROM s GROUP BY k HAVING sum(v) > 2",
+		"SELECT k, sum(v) AS total FROM tumble(s, ts, INTERVAL '1 minute') GROUP BY k",
+		"SELECT n, count(*) AS keys FROM (SELECT k, count(*) AS n FROM s GROUP BY k) GROUP BY n", // groups that empty and come again
+		"SELECT n, count(*) AS keys FROM (SELECT window_start, k, count(*) AS n FROM tumble(s, ts, INTERVAL '1 minute') GROUP BY ALL) GROUP BY n",
+		"SELECT count(*) AS n, max(v) AS top FROM s",
+	)
+}
+
+// A view that keeps next to nothing in memory gives the same changes as one that keeps everything,
+// leaves the same in the store, and stays within its bound, however epochs end and whatever is lost
+// on the way. K1, K2, K3
+func TestSpilledViewsGiveTheSameAndStayWithinTheirBound(t *testing.T) {
+	t.Parallel()
+	for _, sql := range spillViews() {
+		t.Run(strings.ReplaceAll(sql, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) { spilled(t, sql) })
+		})
+	}
+}
+
+func spilled(t *rapid.T, sql string) {
+	s := &script{t: t}
+	s.reset()
+	s.declare("s k VARCHAR, v BIGINT")
+	s.randomLog(t, 1)
+	s.sql = sql
+	s.cfg = Config{
+		AllowedLateness: rapid.SampledFrom([]int64{0, 15, 60, 600}).Draw(t, "lateness") * windows.MicrosPerSecond,
+		Evidence:        rapid.IntRange(0, 4).Draw(t, "evidence") == 0,
+		Streams:         []windows.TrackedStream{{Stream: 1, IdleAdvance: true, MaxOutOfOrderness: rapid.SampledFrom([]int64{0, 10, 45}).Draw(t, "ooo") * windows.MicrosPerSecond}},
+	}
+	limit := rapid.SampledFrom([]int64{0, 0, 700, 2000, 1 << 20}).Draw(t, "limit")
+	whole, part := kept{}, kept{}
+	a, b := s.open(), s.open()
+	s.plan = a.plan
+	if s.cfg.EmitFinal = !a.plan.NeverFinal && rapid.Bool().Draw(t, "final"); s.cfg.EmitFinal {
+		a, b = s.open(), s.open()
+	}
+	s.must(errors.Join(a.Recover(whole, 0), b.Recover(part, limit)))
+	want, got := history{rows: map[string]string{}}, history{rows: map[string]string{}}
+	for _, entry := range s.log {
+		s.must(errors.Join(a.Step(entry), b.Step(entry)))
+		if rapid.IntRange(0, 2).Draw(t, "go on") == 0 {
+			continue
+		}
+		before := b.Memory()
+		x, y := a.Take(true), b.Take(true)
+		s.must(b.Err())
+		whole.keep(x)
+		part.keep(y)
+		want.add(s.plan, x)
+		got.add(s.plan, y)
+		if len(b.sessions) == 0 && !maps.EqualFunc(whole, part, func(_, _ []byte) bool { return true }) {
+			t.Fatalf("%s\nother keys in the store: %q and %q", sql, slices.Sorted(maps.Keys(whole)), slices.Sorted(maps.Keys(part)))
+		}
+		b.Evict(limit)
+		m := b.Memory()
+		if len(b.Resident()) == 0 && len(b.plan.Key) > 0 && !strings.HasPrefix(sql, "SELECT count(*)") && m.Bytes > limit && !b.emit.pending() {
+			t.Fatalf("%s\n%+v are in memory after everything over %d was to go; before it was %+v", sql, m, limit, before)
+		}
+		if m.Entries != a.Memory().Entries || m.Spilled > m.Entries {
+			t.Fatalf("%s\n%+v beside %+v", sql, m, a.Memory())
+		}
+		if rapid.IntRange(0, 3).Draw(t, "crash") == 0 {
+			b = s.open()
+			s.must(b.Recover(part, limit))
+			if n := b.Memory().Entries; n != m.Entries {
+				t.Fatalf("%s\n%d entries after a start, %d before", sql, n, m.Entries)
+			}
+		}
+	}
+	x, y := a.Take(true), b.Take(true)
+	want.add(s.plan, x)
+	got.add(s.plan, y)
+	s.same("spilled", "rows", slices.Sorted(maps.Values(want.rows)), slices.Sorted(maps.Values(got.rows)))
+	s.same("spilled", "final and corrected changes", slices.Sorted(slices.Values(want.final)), slices.Sorted(slices.Values(got.final)))
+	s.same("spilled", "late records", want.late, got.late)
+}
+
+// A state of another format is not taken for one of this.
+func TestStateOfAnotherFormatIsRefused(t *testing.T) {
+	t.Parallel()
+	s := &script{t: t}
+	s.reset()
+	s.declare("s k VARCHAR, v BIGINT")
+	s.sql = "SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k"
+	state := kept{}
+	s.must(s.open().Recover(state, 0)) // there is none yet
+	e := s.open()
+	s.must(e.Recover(state, 0))
+	state.keep(e.Take(true))
+	s.must(s.open().Recover(state, 0))
+	state[string(FormatKey())][0]++
+	if err := s.open().Recover(state, 0); !errors.Is(err, ErrFormat) {
+		t.Errorf("a newer state: %v", err)
+	}
+	delete(state, string(FormatKey()))
+	if err := s.open().Recover(state, 0); !errors.Is(err, ErrFormat) {
+		t.Errorf("a state from before formats had numbers: %v", err)
+	}
+}
+
+// What the store can't give ends the engine; it gives no rows that are made of half a state.
+func TestStoreThatFailsEndsTheEngine(t *testing.T) {
+	t.Parallel()
+	s := &script{t: t}
+	s.reset()
+	s.declare("s k VARCHAR, v BIGINT")
+	s.sql = "SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k"
+	state := kept{}
+	e := s.open()
+	s.must(e.Recover(&failing{Store: state}, 0))
+	send := func() error { return e.Step(stream.Entry{Batch: benchBatch(1)}) }
+	s.must(send())
+	state.keep(e.Take(true))
+	e.Evict(0)
+	e.store.(*failing).err = errors.New("the disk is gone")
+	if err := send(); err == nil || !strings.Contains(err.Error(), "the disk is gone") || e.Err() == nil {
+		t.Errorf("the engine goes on: %v", err)
+	}
+}
+
+type failing struct {
+	Store
+	err error
+}
+
+func (f *failing) Get(key []byte) ([]byte, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.Store.Get(key)
+}
