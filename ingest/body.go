@@ -27,8 +27,11 @@ const taken = "send application/json (an object or an array), application/x-ndjs
 
 // framingOf reads the content type. No type and the form type, which plain curl -d sends, are JSON.
 func framingOf(contentType string) (framing, error) {
-	if strings.TrimSpace(contentType) == "" {
+	switch strings.TrimSpace(contentType) {
+	case "", "application/json": // what most send, at once
 		return oneOrArray, nil
+	case "application/x-ndjson":
+		return lines, nil
 	}
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
@@ -51,7 +54,7 @@ func unsupported(detail string, args ...any) *problem.Problem {
 	return problem.New(415, "unsupported_body", detail, args...).WithHint(taken)
 }
 
-// open returns the body as it was before it was compressed, in memory that nobody else writes to.
+// open returns the body as it was before it was compressed.
 func (o *Options) open(body []byte, encoding string) ([]byte, error) {
 	if len(body) > o.MaxBody {
 		return nil, problem.New(413, "too_large", "the body has %d bytes, at most %d are taken", len(body), o.MaxBody).
@@ -60,7 +63,7 @@ func (o *Options) open(body []byte, encoding string) ([]byte, error) {
 	var r io.Reader
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
 	case "", "identity":
-		return bytes.Clone(body), nil
+		return body, nil
 	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(bytes.NewReader(body))
 		if err != nil {

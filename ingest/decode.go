@@ -57,6 +57,8 @@ type decoded struct {
 	news []news
 	// wide are inferred columns that met their first integer past ±2^53.
 	wide []int
+	// spare are the vectors of columns that an earlier body had values for.
+	spare []*row.Vector
 }
 
 type news struct {
@@ -117,28 +119,61 @@ type limits struct {
 // begin prepares for a body of about n events and size bytes.
 func (d *decoder) begin(n, size int, lim limits) {
 	l := d.layout
-	d.out = &decoded{layout: l}
-	d.out.events = stream.Events{
-		Stream:     l.stream.ID,
-		Columns:    make([]*row.Vector, len(l.stream.Schema.Fields)),
-		Times:      make([]int64, 0, n),
-		Keys:       row.NewVector(row.Scalar(row.Varchar), n),
-		Partitions: make([]stream.Partition, 0, n),
-		RawData:    make([]byte, 0, size),
-		RawEnds:    make([]uint32, 0, n),
-		// Events are mostly like the one before.
-		Values:      make([]stream.Value, 0, n*max(4, len(d.values))),
-		ValueCounts: make([]int32, 0, n),
+	out, ok := l.spent.Get().(*decoded)
+	if !ok {
+		out = &decoded{layout: l, spare: make([]*row.Vector, len(l.stream.Schema.Fields))}
+		out.events = stream.Events{Stream: l.stream.ID, Columns: make([]*row.Vector, len(out.spare)), Keys: row.NewVector(row.Scalar(row.Varchar), n)}
 	}
+	d.out = out
+	e := &out.events
+	room(&e.Times, n)
+	room(&e.Partitions, n)
+	room(&e.RawData, size)
+	room(&e.RawEnds, n)
+	room(&e.Values, n*max(4, len(d.values))) // events are mostly like the one before
+	room(&e.ValueCounts, n)
 	if l.hasID {
-		d.out.events.IDs = make([]stream.EventID, 0, n)
+		room(&e.IDs, n)
 	}
-	d.out.index = make([]int32, 0, n)
+	room(&out.index, n)
 	clear(d.lens)
 	d.rows, d.hint, d.live = 0, n, 0
 	d.maxEvent, d.scan.maxDepth = lim.event, lim.depth
 	d.skip = lim.skip
 	d.latest, d.at, d.partitions = lim.latest, int64(lim.partition), l.stream.Config.Partitions
+}
+
+// room empties a slice and sees to room for n elements.
+func room[T any](s *[]T, n int) {
+	if *s = (*s)[:0]; cap(*s) < n {
+		*s = make([]T, 0, n)
+	}
+}
+
+// maxSpent is the size of a body whose memory is kept for the next one.
+const maxSpent = 1 << 20
+
+// release gives the memory of a body back, when nobody reads it any more.
+func (d *decoded) release() {
+	if d.layout == nil || cap(d.events.RawData) > maxSpent {
+		return
+	}
+	e := &d.events
+	for c, v := range e.Columns {
+		if v != nil {
+			clear(v.Str) // the texts are the body's
+			v.Reset(v.Type)
+			d.spare[c], e.Columns[c] = v, nil
+		}
+	}
+	clear(e.Keys.Str)
+	e.Keys.Reset(e.Keys.Type)
+	*e = stream.Events{
+		Stream: e.Stream, Columns: e.Columns, Keys: e.Keys, Times: e.Times, Partitions: e.Partitions, IDs: e.IDs,
+		RawData: e.RawData, RawEnds: e.RawEnds, Values: e.Values, ValueCounts: e.ValueCounts,
+	}
+	*d = decoded{layout: d.layout, events: *e, index: d.index, spare: d.spare}
+	d.layout.spent.Put(d)
 }
 
 // finish gives the columns the length of the events.
@@ -410,7 +445,10 @@ func (d *decoder) vector(s *slot) *row.Vector {
 	v := d.out.events.Columns[s.column]
 	if v == nil {
 		// Many columns are mostly sparse ones: they get room as they need it.
-		if d.live++; d.live <= 64 {
+		d.live++
+		if v = d.out.spare[s.column]; v != nil {
+			d.out.spare[s.column] = nil
+		} else if d.live <= 64 {
 			v = row.NewVector(s.typ, d.hint)
 		} else {
 			v = row.NewVector(s.typ, d.rows+1)

@@ -57,6 +57,8 @@ type layout struct {
 	// turn is where the next event without a key goes.
 	turn atomic.Uint64
 	pool sync.Pool
+	// spent is memory of bodies that are in the log.
+	spent sync.Pool
 }
 
 // maxPlain bounds the names that a layout remembers as no columns.

@@ -15,7 +15,8 @@ import (
 // Request is a body of events.
 type Request struct {
 	// Stream is where the events go; "" is a mixed body, whose events name their stream themselves.
-	Stream                string
+	Stream string
+	// Body may be used again when Post has returned: nothing of it is kept.
 	Body                  []byte
 	ContentType, Encoding string
 	// Strict refuses all events when one can't be used.
@@ -386,6 +387,9 @@ func (in *Ingester) append(ctx context.Context, parts []*part, r Request, once *
 	}
 	if r.NoSync {
 		answer.Status = 202
+	}
+	for _, p := range parts {
+		p.out.release()
 	}
 	return answer, nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"tidemark/storage/row"
@@ -30,6 +31,11 @@ func (e *PositionError) Error() string {
 // batch that ends the child.
 const loadTries = 3
 
+// loads is memory of requests, for the next ones; maxKept bounds what one of them keeps.
+var loads = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxKept = 16 << 20
+
 // Apply takes a batch in; when it returns nil, rows and position are on disk. A batch that was
 // applied before has no effect. One that begins elsewhere gets a *PositionError. A batch without
 // rows whose From is its To declares the relation and its columns, so that it can be read before
@@ -39,21 +45,29 @@ func (h *History) Apply(ctx context.Context, b row.SinkBatch) error {
 	for i, f := range b.Fields {
 		head.Fields[i] = wireField{f.Name, columnType(f.Type)}
 	}
-	var body bytes.Buffer
-	var rows []byte
-	if b.Rows != nil && b.Rows.Len > 0 {
+	if b.Rows != nil {
 		head.Rows = b.Rows.Len
-		rows = row.EncodeBatch(nil, b.Fields, b.Rows)
 	}
-	if err := writeJSONFrame(&body, frameHead, head); err != nil {
+	kept := loads.Get().(*[]byte)
+	body := bytes.NewBuffer((*kept)[:0])
+	if err := writeJSONFrame(body, frameHead, head); err != nil {
 		return err
 	}
-	if err := writeFrame(&body, frameBatch, rows); err != nil {
+	request, begin := beginFrame(body.Bytes(), frameBatch)
+	if head.Rows > 0 {
+		request = row.EncodeBatch(request, b.Fields, b.Rows)
+	}
+	request, err := endFrame(request, begin)
+	if err != nil {
 		return err
 	}
 	var answer loadAnswer
-	if err := h.call(ctx, "/load", body.Bytes(), &answer); err != nil {
+	if err := h.call(ctx, "/load", request, &answer); err != nil {
 		return fmt.Errorf("history: load %s: %w", b.Relation, err)
+	}
+	if cap(request) <= maxKept { // the child has read it whole: nobody sends it any more
+		*kept = request
+		loads.Put(kept)
 	}
 	if !answer.Applied {
 		return &PositionError{Relation: b.Relation, Held: answer.Held}

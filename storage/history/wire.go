@@ -52,6 +52,21 @@ func writeJSONFrame(w io.Writer, kind byte, v any) error {
 	return writeFrame(w, kind, b)
 }
 
+// beginFrame appends the head of a frame whose payload follows; endFrame is told where that begins.
+func beginFrame(dst []byte, kind byte) (frame []byte, payload int) {
+	dst = append(dst, kind, 0, 0, 0, 0)
+	return dst, len(dst)
+}
+
+func endFrame(frame []byte, payload int) ([]byte, error) {
+	n := len(frame) - payload
+	if n > maxFrame {
+		return nil, fmt.Errorf("a frame of %d bytes", n)
+	}
+	binary.LittleEndian.PutUint32(frame[payload-4:], uint32(n))
+	return frame, nil
+}
+
 func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
+	"sync"
 )
 
 // The column codec, frozen (I4). A batch is
@@ -57,7 +59,7 @@ func EncodeBatch(dst []byte, fields []Field, b *Batch) []byte {
 			dst = binary.AppendVarint(dst, w)
 		}
 	}
-	var body []byte
+	e := encoders.Get().(*encoder)
 	for c, v := range b.Cols {
 		name := ""
 		if c < len(fields) {
@@ -65,12 +67,29 @@ func EncodeBatch(dst []byte, fields []Field, b *Batch) []byte {
 		}
 		dst = appendBytes(dst, name)
 		dst = appendType(dst, v.Type)
-		body = encodeColumn(body[:0], v, b.Len)
-		dst = binary.AppendUvarint(dst, uint64(len(body)))
-		dst = append(dst, body...)
+		e.body = e.column(e.body[:0], v, b.Len)
+		dst = binary.AppendUvarint(dst, uint64(len(e.body)))
+		dst = append(dst, e.body...)
+	}
+	if cap(e.body) <= maxKept {
+		encoders.Put(e)
 	}
 	return dst
 }
+
+// encoder is memory that EncodeBatch uses again.
+type encoder struct {
+	body    []byte
+	ints    []int64
+	dict    map[string]uint16
+	index   []uint16
+	entries []string
+}
+
+var encoders = sync.Pool{New: func() any { return &encoder{dict: map[string]uint16{}} }}
+
+// maxKept is the largest column whose memory is kept for the next batch.
+const maxKept = 4 << 20
 
 func appendBytes(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
@@ -92,8 +111,8 @@ func appendType(dst []byte, t Type) []byte {
 	return dst
 }
 
-// encodeColumn writes nulls and values of the first n rows.
-func encodeColumn(dst []byte, v *Vector, n int) []byte {
+// column writes nulls and values of the first n rows.
+func (e *encoder) column(dst []byte, v *Vector, n int) []byte {
 	nulls := 0
 	for i, w := range v.Nulls {
 		if i == n>>6 {
@@ -123,11 +142,11 @@ func encodeColumn(dst []byte, v *Vector, n int) []byte {
 	}
 	switch v.Type.Class() {
 	case Float64Class:
-		return encodeFloats(dst, dense(v, v.F64[:n], nulls), v.Type.Kind == Float)
+		return e.floats(dst, dense(v, v.F64[:n], nulls), v.Type.Kind == Float)
 	case Int128Class:
 		return encodeInt128s(dst, dense(v, v.I128[:n], nulls))
 	case StringClass:
-		return encodeStrings(dst, dense(v, v.Str[:n], nulls))
+		return e.strings(dst, dense(v, v.Str[:n], nulls))
 	}
 	return encodeInts(dst, dense(v, v.I64[:n], nulls), v.Type.Kind == Boolean)
 }
@@ -202,23 +221,23 @@ func encodeInt128s(dst []byte, xs []Int128) []byte {
 
 var floatPowers = [...]float64{1, 10, 100, 1000, 10000}
 
-func encodeFloats(dst []byte, xs []float64, single bool) []byte {
+func (e *encoder) floats(dst []byte, xs []float64, single bool) []byte {
 	// Most measured numbers have few digits behind the point; as integers they take 2 or 3 bytes.
-	ints := make([]int64, len(xs))
-	e := 0
+	e.ints = resize(e.ints, len(xs))
+	power := 0
 	for i := 0; i < len(xs); i++ {
-		x, ok := scaleFloat(xs[i], e)
+		x, ok := scaleFloat(xs[i], power)
 		if !ok {
-			if e++; e == len(floatPowers) {
+			if power++; power == len(floatPowers) {
 				break
 			}
 			i = -1
 			continue
 		}
-		ints[i] = x
+		e.ints[i] = x
 	}
-	if e < len(floatPowers) {
-		return encodeInts(append(dst, encScaled, byte(e)), ints, false)
+	if power < len(floatPowers) {
+		return encodeInts(append(dst, encScaled, byte(power)), e.ints, false)
 	}
 	if single {
 		dst = append(dst, encFloat32)
@@ -244,38 +263,49 @@ func scaleFloat(f float64, e int) (int64, bool) {
 	return x, math.Float64bits(float64(x)/floatPowers[e]) == math.Float64bits(f)
 }
 
-func encodeStrings(dst []byte, xs []string) []byte {
-	dict := make(map[string]uint16, 64)
-	index := make([]uint16, len(xs))
-	var entries []string
-	for i, s := range xs {
-		k, ok := dict[s]
-		if !ok {
-			if len(entries) == maxDict || len(entries) > 16+i/2 {
-				return encodePlain(append(dst, encPlain), xs)
+func (e *encoder) strings(dst []byte, xs []string) []byte {
+	if !e.dictionary(xs) {
+		dst = encodePlain(append(dst, encPlain), xs)
+	} else {
+		dst = append(dst, encDict)
+		dst = binary.AppendUvarint(dst, uint64(len(e.entries)))
+		dst = encodePlain(dst, e.entries)
+		for _, k := range e.index {
+			dst = append(dst, byte(k))
+			if len(e.entries) > 256 {
+				dst = append(dst, byte(k>>8))
 			}
-			k = uint16(len(entries))
-			entries = append(entries, s)
-			dict[s] = k
-		}
-		index[i] = k
-	}
-	if len(entries)*2 > len(xs)+2 {
-		return encodePlain(append(dst, encPlain), xs)
-	}
-	dst = append(dst, encDict)
-	dst = binary.AppendUvarint(dst, uint64(len(entries)))
-	dst = encodePlain(dst, entries)
-	for _, k := range index {
-		dst = append(dst, byte(k))
-		if len(entries) > 256 {
-			dst = append(dst, byte(k>>8))
 		}
 	}
+	clear(e.dict) // the texts are others'
+	clear(e.entries)
 	return dst
 }
 
+// dictionary finds the different texts, and says whether they are few.
+func (e *encoder) dictionary(xs []string) bool {
+	e.index, e.entries = e.index[:0], e.entries[:0]
+	for i, s := range xs {
+		k, ok := e.dict[s]
+		if !ok {
+			if len(e.entries) == maxDict || len(e.entries) > 16+i/2 {
+				return false
+			}
+			k = uint16(len(e.entries))
+			e.entries = append(e.entries, s)
+			e.dict[s] = k
+		}
+		e.index = append(e.index, k)
+	}
+	return len(e.entries)*2 <= len(xs)+2
+}
+
 func encodePlain(dst []byte, xs []string) []byte {
+	size := 0
+	for _, s := range xs {
+		size += len(s) + 2
+	}
+	dst = slices.Grow(dst, size)
 	for _, s := range xs {
 		dst = binary.AppendUvarint(dst, uint64(len(s)))
 	}

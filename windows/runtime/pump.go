@@ -53,6 +53,8 @@ type pumped struct {
 	position stream.Position
 	// schema is the version of the stream's columns that the sink knows of; 0: not known.
 	schema int
+	// rows is how many the last batch had: room for as many is made for the next.
+	rows int
 }
 
 func newPump(s *Service, sink Sink) *pump {
@@ -304,7 +306,8 @@ func (p *pump) pumpStream(ctx context.Context, r *pumped, st *stream.Stream) (mo
 	reader := p.svc.log.Read([]stream.ID{st.ID}, r.position.Sequence)
 	defer func() { err = errors.Join(err, reader.Close()) }()
 	fields := append(append([]row.Field{}, st.Schema.Fields...), streamSinkFields...)
-	rows := row.NewBatch(fields, 0)
+	rows := row.NewBatch(fields, r.rows)
+	defer func() { r.rows = min(rows.Len+rows.Len/8, 2*pumpRows) }()
 	to := r.position
 	for rows.Len < pumpRows {
 		e, ok, err := reader.Next()
