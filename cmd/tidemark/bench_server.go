@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -72,20 +71,7 @@ func startPinned(ctx context.Context, args ...string) (*benchServer, error) {
 func (s *benchServer) client() *client { return serverFlags{Server: "http://" + s.addr}.client() }
 
 // cpu is the time that the server process has used so far.
-func (s *benchServer) cpu() time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(text), ") ")
-	var user, system int64
-	fields := strings.Fields(rest)
-	if len(fields) > 12 {
-		fmt.Sscan(fields[11], &user)
-		fmt.Sscan(fields[12], &system)
-	}
-	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 on Linux
-}
+func (s *benchServer) cpu() time.Duration { return cpuOf(s.cmd.Process.Pid) }
 
 func (s *benchServer) stop() {
 	s.once.Do(func() {
@@ -94,17 +80,8 @@ func (s *benchServer) stop() {
 	})
 }
 
-// resident is what a process holds in memory, in bytes.
-func (s *benchServer) resident() int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	var kb int64
-	fmt.Sscan(rest, &kb)
-	return kb << 10
-}
+// resident is what the server holds in memory, in bytes.
+func (s *benchServer) resident() int64 { return residentOf(s.cmd.Process.Pid) }
 
 // settle waits until the server does hardly anything, at most ten seconds.
 func (s *benchServer) settle(ctx context.Context) error {
