@@ -127,7 +127,10 @@ func (h *Hub) roomLocked(client Client) error {
 func (h *Hub) leave(l line) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	client := h.mu.lines[l]
+	client, ok := h.mu.lines[l]
+	if !ok { // it was not taken in
+		return
+	}
 	key := client.Key
 	delete(h.mu.lines, l)
 	h.unbindLocked(l, client.Revoked)

@@ -92,7 +92,7 @@ func (h *Hub) upgrade(c *fiber.Ctx, first *op) error {
 		if own, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
 			conn = own.UnsafeConn()
 		}
-		go h.serve(conn, handshake, answer, client, first) // with a stack of its own, which is small
+		h.serve(conn, handshake, answer, client, first)
 	})
 	return nil
 }

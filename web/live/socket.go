@@ -51,39 +51,55 @@ const closePatience = 2 * time.Second
 // maxLinger is how much of a message that is too large is read and thrown away.
 const maxLinger = 16 << 20
 
-// serve runs a socket until it ends; first, when not nil, is what the address asked for.
+// serve makes a websocket of a connection and starts its goroutine; first, when not nil, is what the
+// address asked for.
 func (h *Hub) serve(conn net.Conn, handshake *http.Request, answer http.Header, client Client, first *op) {
 	s := &socket{hub: h, client: client, ending: make(chan struct{})}
 	s.out = newOutbox(h, conn, s.stalled)
-	defer h.guard("reader", func() { _ = conn.Close() })
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.mu.subs = map[string]*subscription{}
+	defer h.guard("handshake", s.kill)
 	var err error
 	if s.conn, err = upgrader.Upgrade(&takenOver{conn: s.out}, handshake, answer); err != nil {
-		_ = conn.Close()
+		s.kill()
 		return
 	}
-	s.mu.subs = map[string]*subscription{}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	defer s.cancel()
 	if err := h.admit(s, client); err != nil {
 		s.end(farewell{code: websocket.CloseTryAgainLater, reason: clip(err.Error(), 120)})
 	} else {
-		defer h.leave(s)
 		s.mu.Lock()
 		s.mu.ping = time.AfterFunc(h.opts.PingEvery, s.ping)
 		s.mu.Unlock()
 	}
+	go s.run(first) // with a stack of its own, which is small
+}
+
+// run reads until the socket ends.
+func (s *socket) run(first *op) {
+	defer s.hub.leave(s)
 	func() {
-		defer h.guard("reader", s.fail)
+		defer s.hub.guard("reader", s.fail)
 		if first != nil {
-			s.do(*first)
+			s.aside(func() { s.do(*first) })
 		}
 		s.read()
 	}()
 	s.end(farewell{}) // the client is gone; does nothing when a farewell is on its way
-	s.cancel()
 	s.leaveAll()
 	s.hangUp()
-	_ = conn.Close()
+	_ = s.out.Close()
+}
+
+// aside runs f in a goroutine and waits for it. What f needs of a stack would stay with the reader
+// for as long as the socket lives, else.
+func (s *socket) aside(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer s.hub.guard("reader", s.fail)
+		f()
+	}()
+	<-done
 }
 
 // leaveAll ends the subscriptions and the pings.
@@ -212,12 +228,14 @@ func (s *socket) read() {
 			s.end(farewell{code: closeBadMessage, reason: "messages are JSON in text frames"})
 			continue
 		}
-		o, err := parseOp(data)
-		if err != nil {
-			s.end(farewell{code: closeBadMessage, reason: clip(err.Error(), 120)})
-			continue
-		}
-		s.do(o)
+		s.aside(func() {
+			o, err := parseOp(data)
+			if err != nil {
+				s.end(farewell{code: closeBadMessage, reason: clip(err.Error(), 120)})
+				return
+			}
+			s.do(o)
+		})
 	}
 }
 
