@@ -49,20 +49,27 @@ func (a *fixed) take(c *chunk) {
 		a.takeOver(c, &out)
 		return
 	}
-	if from := a.e.cfg.WindowsFrom; from != nil {
-		sel := make([]int32, 0, out.rows())
-		out.each(func(i int) {
-			if at := a.start.I64[i]; at >= *from || a.panes != nil && a.panes.start(a.panes.last(a.panes.pane(at))) >= *from {
-				sel = append(sel, int32(i))
-			}
-		})
-		out.sel = sel
-	}
+	a.leaveOut(&out)
 	if a.where != nil {
 		out.sel = a.e.keep(a.where, &out, &a.errs, nil)
 	}
 	a.given = out
 	a.outs.send(&out)
+}
+
+// leaveOut leaves out the windows that began before the view did (R2).
+func (a *fixed) leaveOut(out *chunk) {
+	from := a.e.cfg.WindowsFrom
+	if from == nil {
+		return
+	}
+	sel := make([]int32, 0, out.rows())
+	out.each(func(i int) {
+		if at := a.start.I64[i]; at >= *from || a.panes != nil && a.panes.start(a.panes.last(a.panes.pane(at))) >= *from {
+			sel = append(sel, int32(i))
+		}
+	})
+	out.sel = sel
 }
 
 // takeOver gives on rows with weights. Their windows are final when no row can come into them, and
@@ -77,6 +84,7 @@ func (a *fixed) takeOver(c, out *chunk) {
 			}
 			out.f.finalAt[i] = max(c.f.final(k), a.finalAt(a.end.I64[i]))
 		})
+		a.leaveOut(out)
 		if a.where != nil {
 			out.sel = a.e.keep(a.where, out, &a.errs, nil)
 		}
@@ -107,6 +115,7 @@ func (a *fixed) takeOver(c, out *chunk) {
 		}
 	})
 	out.f = &f
+	a.leaveOut(out)
 	if a.where != nil {
 		out.sel = a.e.keep(a.where, out, &a.errs, nil)
 	}

@@ -319,6 +319,10 @@ func (o *sessions) forget(wm windows.Micros) {
 			o.changed = append(o.changed, s.key)
 			if o.rows != nil {
 				o.rows.drop(s)
+			} else { // a view above may keep its state for longer, but no row comes into these any more
+				for _, slot := range slices.Clone(s.slots) {
+					o.agg.drop(slot)
+				}
 			}
 			o.all[x] = session{into: x}
 			o.free = append(o.free, x)
