@@ -234,13 +234,14 @@ func (r *rewriter) inside(v any, ctes []namedQuery, s selection) {
 			r.query(node, ctes)
 			return
 		}
-		if v["class"] == "WINDOW" && tieSensitive(v) {
-			v["orders"] = settled(v["orders"], s.ranked)
-		}
 		for _, m := range v {
 			r.inside(m, ctes, s)
 		}
 		switch v["class"] {
+		case "WINDOW":
+			by, _ := copied(s.ranked).([]any)
+			r.inside(by, ctes, s)
+			settleWindow(v, by)
 		case "STAR":
 			excludePseudo(v, s.events)
 		case "FUNCTION":
@@ -296,18 +297,6 @@ func keepDoubles(v any) {
 // orderSensitive are the aggregates whose answer depends on the order of rows (N3).
 var orderSensitive = words("first last any_value arbitrary list array_agg string_agg group_concat listagg " +
 	"arg_min arg_max argmin argmax min_by max_by arg_min_null arg_max_null mode")
-
-// tieSensitive reports whether rows that are equal in a window function's order may change its
-// answer.
-func tieSensitive(w object) bool {
-	start, _ := w["start"].(string)
-	end, _ := w["end"].(string)
-	switch w["type"] {
-	case "WINDOW_ROW_NUMBER", "WINDOW_LAG", "WINDOW_LEAD", "WINDOW_FIRST_VALUE", "WINDOW_NTILE":
-		return true
-	}
-	return strings.HasSuffix(start, "_ROWS") || strings.HasSuffix(end, "_ROWS")
-}
 
 func columnNode(names ...string) object {
 	list := make([]any, len(names))

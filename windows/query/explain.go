@@ -141,7 +141,8 @@ func operator(p *Plan, n Node) string {
 			if c.IgnoreNulls {
 				calls[i] += " ignoring nulls"
 			}
-			if c.Frame != (Frame{Start: Bound{Unbounded: true}}) {
+			whole := n.Peers == 0 && c.Frame == Frame{Start: Bound{Unbounded: true}, End: Bound{Unbounded: true}}
+			if !whole && c.Frame != (Frame{Start: Bound{Unbounded: true}}) {
 				calls[i] += " " + c.Frame.String()
 			}
 		}

@@ -330,10 +330,28 @@ func (o *overs) bind(e *over) boundOver {
 		}
 		o.aggregate(e, c, args)
 	}
+	o.checkPeers(e, c)
 	if c.IgnoreNulls && c.Func != nil {
 		refuse(problem.New(422, "bad_sql", "%s takes no IGNORE NULLS", e.name).At(e.at))
 	}
 	return out
+}
+
+// checkPeers refuses what depends on the order of rows that are equal in the window's: a frame that
+// begins or ends with all of them says nothing of it, and DuckDB can't be told (N3).
+func (o *overs) checkPeers(e *over, c *OverCall) {
+	ordered := c.Func != nil && c.Func.Ordered
+	if ordered && e.distinct {
+		refuse(unsupported(e.at, "%s(DISTINCT …) OVER isn't supported in a view", e.name).
+			WithHint("which of several equal values comes first is open; leave DISTINCT out, or group in a subquery"))
+	}
+	if c.Frame.Rows || c.Frame.Start.Unbounded && c.Frame.End.Unbounded {
+		return
+	}
+	if ordered {
+		refuse(unsupported(e.at, "%s over a frame that ends with the rows equal to the current one in ORDER BY isn't supported in a view: their order is open", e.name).
+			WithHint("write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, which takes rows one by one, or UNBOUNDED FOLLOWING for the whole partition"))
+	}
 }
 
 // aggregate binds an aggregate as a window function.
@@ -397,6 +415,9 @@ func (o *overs) frame(e *over) Frame {
 		return Bound{}
 	}
 	f.Start, f.End = bound(e.start, e.startExpr), bound(e.end, e.endExpr)
+	if len(e.order) == 0 && !f.Rows { // all rows of the partition are peers
+		f.Start.Unbounded, f.End.Unbounded = true, true
+	}
 	return f
 }
 
