@@ -10,6 +10,7 @@ import (
 
 	"tidemark/storage/row"
 	"tidemark/windows"
+	"tidemark/windows/query"
 )
 
 // gen draws a view. SQL is made by kind of value (number, text, truth, time), so that nearly all of
@@ -167,7 +168,8 @@ func (g *gen) num(depth int) string {
 	case 19:
 		return g.pick("ascii", "unicode", "bit_length", "length") + "(" + g.txt(depth-1) + ")"
 	case 20:
-		return g.pick("sqrt(abs(", "exp(sign(", "ln(1 + abs(", "atan((", "cbrt((") + g.num(0) + "))"
+		// Rounded: the last digit is that of the platform's library, and a text shows it.
+		return g.pick("round(sqrt(abs(", "round(exp(sign(", "round(ln(1 + abs(", "round(atan((", "round(cbrt((") + g.num(0) + ")), 9)"
 	case 21:
 		return "len(string_split(" + g.txt(depth-1) + ", 'a'))"
 	default:
@@ -368,20 +370,49 @@ func (g *gen) from() (text string, windowed bool) {
 }
 
 func (g *gen) view() string {
-	switch rapid.IntRange(0, 9).Draw(g.t, "shape") {
+	switch rapid.IntRange(0, 11).Draw(g.t, "shape") {
 	case 0: // two branches
 		a, b := g.branch(), g.branch()
 		return a + " UNION ALL " + b
 	case 1, 2: // an aggregate over what another SELECT gives
 		inner, names := g.selection(false)
 		n, m := rapid.SampledFrom(names).Draw(g.t, "name"), rapid.SampledFrom(names).Draw(g.t, "name")
-		return fmt.Sprintf("SELECT %s, count(*) AS z, max(%s) AS y, %s(%s) AS x FROM (%s) GROUP BY %s", n, m, g.pick("first", "count", "list", "min"), m, inner, n)
+		return fmt.Sprintf("SELECT %s, count(*) AS z, max(%s) AS y, %s(%s) AS x FROM %s GROUP BY %s", n, m, g.pick("first", "last", "count", "list", "min", "any_value", "mode"), m, g.beneath(inner), n)
 	case 3:
 		inner, names := g.selection(false)
 		return "WITH q AS (" + inner + ") SELECT " + strings.Join(names, ", ") + " FROM q WHERE " + names[0] + " IS NOT NULL"
+	case 4: // windows over windows
+		inner, names := g.selection(false)
+		if !slices.Contains(names, "window_end") {
+			break
+		}
+		m := rapid.SampledFrom(names).Draw(g.t, "name")
+		source := "(" + inner + ")"
+		if g.one(2) {
+			source = g.beneath(inner)
+		}
+		over := g.pick("tumble("+source+", window_end, INTERVAL '5 minutes')", "hop("+source+", window_end, INTERVAL '1 minute', INTERVAL '3 minutes')", "tumble("+source+", window_end, INTERVAL '1 hour')")
+		return fmt.Sprintf("SELECT window_start, count(*) AS z, %s(%s) AS y, max(%s) AS x FROM %s GROUP BY %s", g.pick("list", "first", "min", "count", "last"), m, m, over, g.pick("window_start", "window_start, window_end"))
+	case 5: // window functions over groups or rows
+		inner, names := g.selection(false)
+		m, n := rapid.SampledFrom(names).Draw(g.t, "name"), rapid.SampledFrom(names).Draw(g.t, "name")
+		call := g.pick("rank() OVER (PARTITION BY %s ORDER BY %s)", "count(*) OVER (PARTITION BY %s ORDER BY %s DESC)", "row_number() OVER (PARTITION BY %s ORDER BY %s)", "last_value("+names[0]+") OVER (PARTITION BY %s ORDER BY %s)",
+			"lag("+names[0]+") OVER (PARTITION BY %s ORDER BY %s NULLS FIRST)", "list("+names[0]+") OVER (PARTITION BY %s ORDER BY %s ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)")
+		return "SELECT " + strings.Join(names, ", ") + ", " + fmt.Sprintf(call, m, n) + " AS w FROM " + g.beneath(inner)
 	}
 	text, _ := g.selection(true)
 	return text
+}
+
+// beneath makes a SELECT something that FROM can name: a subquery, or a view that is read.
+func (g *gen) beneath(inner string) string {
+	if g.one(3) {
+		if _, err := query.Compile(duck.ParseSQL, g.w, inner, query.Options{}); err == nil {
+			g.w.beneath("b", inner, rapid.SampledFrom([]int64{0, 30, 3600}).Draw(g.t, "beneath")*second)
+			return "b"
+		}
+	}
+	return "(" + inner + ")"
 }
 
 // branch is a SELECT with two columns, a text and a number.
@@ -430,6 +461,12 @@ func (g *gen) selection(outer bool) (text string, names []string) {
 		name := fmt.Sprintf("a%d", g.n)
 		items, names = append(items, g.aggregate()+" AS "+name), append(names, name)
 	}
+	if len(keys) > 0 && g.one(8) {
+		g.n++
+		name := fmt.Sprintf("w%d", g.n)
+		items, names = append(items, g.pick("rank() OVER (PARTITION BY "+keys[0]+" ORDER BY count(*) DESC)", "sum(count(*)) OVER (PARTITION BY "+keys[0]+")", "row_number() OVER (ORDER BY max(v) DESC NULLS LAST)",
+			"count(*) * 1.0 / sum(count(*)) OVER ()", "first_value(max(v)) OVER (PARTITION BY "+keys[0]+" ORDER BY count(*))", "last_value(min(v)) OVER (ORDER BY count(*))")+" AS "+name), append(names, name)
+	}
 	text = "SELECT " + strings.Join(items, ", ") + " FROM " + from + where
 	if len(keys) == 0 {
 		return text, names
@@ -447,6 +484,36 @@ func (g *gen) selection(outer bool) (text string, names []string) {
 		}
 	}
 	return text, names
+}
+
+// window is a window function, to be completed by its partition and order.
+func (g *gen) window() func(over string) string {
+	plain := func(call string) func(string) string {
+		return func(over string) string { return call + " OVER (" + over + ")" }
+	}
+	x := g.bare()
+	switch rapid.IntRange(0, 3).Draw(g.t, "window") {
+	case 0:
+		return plain(g.pick("row_number()", "rank()", "dense_rank()", "lag(v)", "lead(k, 2)", "lag(v, 1, 0)", "lag("+x+" IGNORE NULLS)", "lead("+x+")"))
+	case 1:
+		call := g.pick("first_value("+x+")", "last_value("+x+")", "first("+x+")", "last(k)", "first_value("+x+" IGNORE NULLS)", "last_value("+x+" IGNORE NULLS)")
+		frame := g.pick("", "", " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", " ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING", " RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+			" RANGE BETWEEN CURRENT ROW AND CURRENT ROW", " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", " ROWS BETWEEN 3 PRECEDING AND 2 PRECEDING")
+		return func(over string) string { return call + " OVER (" + over + frame + ")" }
+	case 2:
+		call := g.pick("list("+x+")", "string_agg(k, '-')", "any_value("+x+")", "arg_max("+x+", v)", "arg_min(k, v)", "mode(v)")
+		frame := g.pick(" ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", " ROWS UNBOUNDED PRECEDING", " ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING", " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
+		return func(over string) string {
+			if by, _, ok := strings.Cut(over, "ORDER BY"); ok && frame == " ROWS UNBOUNDED PRECEDING" && strings.HasSuffix(call, ", v)") {
+				return call + " OVER (" + by + ")" // the whole partition
+			}
+			return call + " OVER (" + over + frame + ")"
+		}
+	}
+	call := g.pick("sum(v)", "count(*)", "max("+x+")", "min(k)", "avg(v)", "count("+x+")", "sum(v) FILTER (WHERE "+g.boo(1)+")", "bool_or("+g.boo(1)+")", "median(v)", "stddev_pop(v)")
+	frame := g.pick("", "", " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", " ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING", " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+		" RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", " RANGE BETWEEN CURRENT ROW AND CURRENT ROW")
+	return func(over string) string { return call + " OVER (" + over + frame + ")" }
 }
 
 // rows is a SELECT without groups.
@@ -467,16 +534,20 @@ func (g *gen) rows(from, where string, windowed bool) (text string, names []stri
 	case 1:
 		g.n++
 		name := fmt.Sprintf("o%d", g.n)
-		call := g.pick("row_number()", "rank()", "dense_rank()", "lag(v)", "lead(k, 2)", "lag(v, 1, 0)", "first_value(k)", "sum(v)", "count(*)", "max(k)")
-		frame := ""
-		if strings.HasPrefix(call, "sum") || strings.HasPrefix(call, "count") || strings.HasPrefix(call, "max") {
-			frame = g.pick("", "", " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", " ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING", " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
-		}
+		call := g.window()
 		by := g.pick("", "PARTITION BY k ")
 		if windowed {
 			by = g.pick(by, "PARTITION BY window_end ", "PARTITION BY window_end, k ")
 		}
-		items, names = append(items, call+" OVER ("+by+"ORDER BY "+g.pick("ts", "v DESC", "v, k", "ts DESC, v")+frame+") AS "+name), append(names, name)
+		items, names = append(items, call(by+g.pick("ORDER BY ts", "ORDER BY v DESC", "ORDER BY v, k", "ORDER BY ts DESC, v", "ORDER BY k NULLS LAST", "ORDER BY v DESC NULLS FIRST"))+" AS "+name), append(names, name)
+		if g.one(4) { // a second one, of another partition
+			g.n++
+			name := fmt.Sprintf("o%d", g.n)
+			items, names = append(items, g.window()("PARTITION BY v ORDER BY "+g.pick("ts", "k"))+" AS "+name), append(names, name)
+		}
+		if g.one(3) {
+			where += " QUALIFY " + g.pick(name+" IS NOT NULL", "count(*) OVER (PARTITION BY k) > 1", "lag(v) OVER (ORDER BY ts) IS DISTINCT FROM v", "rank() OVER (ORDER BY v) <= 3 AND "+g.boo(1), g.boo(1)+" AND "+g.boo(1)+" AND row_number() OVER (PARTITION BY k ORDER BY v) < 3")
+		}
 	case 2:
 		by := g.pick("", "PARTITION BY k ")
 		if windowed {

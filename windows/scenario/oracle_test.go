@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
@@ -59,10 +60,26 @@ func (w *world) verdict(got *outcome, watermark windows.Micros) (failed string) 
 	if w.cfg.EmitFinal {
 		rows = w.road(w.log, false, 0, true, false)
 	}
-	if diff := compare(rows, batch); diff != "" {
+	if diff := compare(rows, batch, false); diff != "" && !w.dependsOnOrder(rows, plan, v, batch) {
 		w.t.Errorf("%s\nthe batch answer in DuckDB has other rows\n%s\nas a scenario:\n%s\nSQL:\n%s", w.sql, diff, w.script(), sql)
 	}
 	return ""
+}
+
+// dependsOnOrder reports whether nothing but floating-point numbers differ, and DuckDB gives those of
+// the view too when its tables hold their rows in some other order: then it is the order of addition,
+// which is open, that made the difference, as in 1e18 + 5 − 1e18.
+func (w *world) dependsOnOrder(rows *outcome, plan *query.Plan, v judge.Verdict, batch *row.Batch) bool {
+	if compare(rows, batch, true) != "" {
+		return false
+	}
+	defer func() { w.shuffle = 0 }()
+	for w.shuffle = 1; w.shuffle <= 12; w.shuffle++ {
+		if _, batch, _, err := w.batchAnswer(plan, v); err == nil && compare(rows, batch, false) == "" {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) sameColumns(plan *query.Plan, fields []row.Field) {
@@ -247,6 +264,9 @@ func (w *world) tableSQL(f *table, v judge.Verdict, missing map[judge.Event]bool
 			rows = append(rows, "("+strings.Join(cells, ", ")+")")
 		}
 	}
+	if w.shuffle > 0 {
+		rand.New(rand.NewPCG(w.shuffle, 0)).Shuffle(len(rows), func(i, k int) { rows[i], rows[k] = rows[k], rows[i] })
+	}
 	where := ""
 	if len(rows) == 0 {
 		rows, where = []string{"(" + strings.Join(nulls, ", ") + ")"}, " WHERE false"
@@ -262,14 +282,23 @@ func cellSQL(v *row.Vector, i int) string {
 }
 
 // compare pairs the rows of both sides, and shows what has no partner. Numbers with a binary point
-// may differ in the last places: they depend on the order of addition.
-func compare(h *outcome, b *row.Batch) string {
+// may differ in the last places: they depend on the order of addition. With blind they are left out.
+func compare(h *outcome, b *row.Batch, blind bool) string {
 	var got, want []string
+	line := func(b *row.Batch, i int) string {
+		words := plain(b, i)
+		for k, word := range words {
+			if blind && strings.HasPrefix(word, "~") {
+				words[k] = "~"
+			}
+		}
+		return strings.Join(words, " | ")
+	}
 	for _, r := range h.rows {
-		got = append(got, plain(r.batch, r.i))
+		got = append(got, line(r.batch, r.i))
 	}
 	for i := range b.Len {
-		want = append(want, plain(b, i))
+		want = append(want, line(b, i))
 	}
 	slices.Sort(got)
 	slices.Sort(want)
@@ -295,9 +324,8 @@ func compare(h *outcome, b *row.Batch) string {
 	return strings.Join(only[:min(len(only), 12)], "\n")
 }
 
-// plain is a row as text; floating-point numbers are marked.
-func plain(b *row.Batch, i int) string {
-	var words []string
+// plain is a row as texts; floating-point numbers are marked.
+func plain(b *row.Batch, i int) (words []string) {
 	for _, v := range b.Cols {
 		switch {
 		case v.IsNull(i):
@@ -310,7 +338,7 @@ func plain(b *row.Batch, i int) string {
 			words = append(words, row.TextOf(v, i))
 		}
 	}
-	return strings.Join(words, " | ")
+	return words
 }
 
 func floats(t row.Type) bool {

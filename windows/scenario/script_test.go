@@ -438,6 +438,13 @@ func (w *world) script() string {
 		}
 		fmt.Fprintf(&b, "stream %s %s\n", head, strings.Join(cols, ", "))
 	}
+	for _, v := range w.views {
+		late := "drop"
+		if v.View.AllowedLateness > 0 {
+			late = "lateness " + (time.Duration(v.View.AllowedLateness) * time.Microsecond).String()
+		}
+		fmt.Fprintf(&b, "beneath %s %s\n  %s\n", v.Name, late, v.View.SQL)
+	}
 	var options []string
 	span := func(word string, x windows.Micros) {
 		if x != 0 {

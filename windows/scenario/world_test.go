@@ -43,6 +43,7 @@ type world struct {
 	streams []*table
 	views   []query.Relation // beneath the view
 	log     []stream.Entry
+	shuffle uint64 // how DuckDB's tables are shuffled; 0: they are not
 	sql     string
 	cfg     engine.Config
 }
@@ -73,7 +74,7 @@ func (w *world) stream(name string) *table {
 func (w *world) must(err error) {
 	if err != nil {
 		w.t.Helper()
-		w.t.Fatalf("%s\n%v", w.sql, err)
+		w.t.Fatalf("%s\n%v\nas a scenario:\n%s", w.sql, err, w.script())
 	}
 }
 
