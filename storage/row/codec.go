@@ -324,34 +324,34 @@ func DecodeBatch(src []byte) ([]Field, *Batch, error) {
 // DecodeColumns reads the columns for which keep says true and skips the others, whose vectors
 // are nil. A nil keep keeps all.
 func DecodeColumns(src []byte, keep func(column int) bool) ([]Field, *Batch, error) {
-	d := decoder{src: src}
-	if v := d.byte(); !d.failed && v != codecVersion {
+	d := decoder{Reader{Rest: src}}
+	if v := d.Byte(); !d.Failed && v != codecVersion {
 		return nil, nil, fmt.Errorf("a column batch has version %d, and this program knows only version %d", v, codecVersion)
 	}
-	rows, cols := d.uvarint(maxCodecRows), d.uvarint(maxCodecCols)
+	rows, cols := d.Length(maxCodecRows), d.Length(maxCodecCols)
 	b := &Batch{Len: rows}
-	switch d.byte() {
+	switch d.Byte() {
 	case 0:
 	case 1:
-		if rows > len(d.src) {
+		if rows > len(d.Rest) {
 			return nil, nil, errBadBatch
 		}
 		b.Weights = make([]int64, rows)
 		for i := range b.Weights {
-			b.Weights[i] = d.varint()
+			b.Weights[i] = d.Varint()
 		}
 	default:
-		d.failed = true
+		d.Failed = true
 	}
-	if d.failed || cols > len(d.src) {
+	if d.Failed || cols > len(d.Rest) {
 		return nil, nil, errBadBatch
 	}
 	fields := make([]Field, cols)
 	b.Cols = make([]*Vector, cols)
 	for c := range fields {
-		fields[c] = Field{Name: string(d.bytes(d.uvarint(len(d.src)))), Type: d.typ(0)}
-		body := d.bytes(d.uvarint(len(d.src)))
-		if d.failed {
+		fields[c] = Field{Name: string(d.Bytes(d.Length(len(d.Rest)))), Type: d.typ(0)}
+		body := d.Bytes(d.Length(len(d.Rest)))
+		if d.Failed {
 			return nil, nil, errBadBatch
 		}
 		if keep != nil && !keep(c) {
@@ -363,77 +363,37 @@ func DecodeColumns(src []byte, keep func(column int) bool) ([]Field, *Batch, err
 		}
 		b.Cols[c] = v
 	}
-	if len(d.src) != 0 {
+	if len(d.Rest) != 0 {
 		return nil, nil, errBadBatch
 	}
 	return fields, b, nil
 }
 
-// decoder reads from the front of src; after the first failure everything is zero.
-type decoder struct {
-	src    []byte
-	failed bool
-}
-
-func (d *decoder) bytes(n int) []byte {
-	if d.failed || n < 0 || n > len(d.src) {
-		d.failed = true
-		return nil
-	}
-	b := d.src[:n]
-	d.src = d.src[n:]
-	return b
-}
-
-func (d *decoder) byte() byte {
-	if b := d.bytes(1); !d.failed {
-		return b[0]
-	}
-	return 0
-}
-
-func (d *decoder) uvarint(limit int) int {
-	x, n := binary.Uvarint(d.src)
-	if d.failed || n <= 0 || x > uint64(limit) {
-		d.failed = true
-		return 0
-	}
-	d.src = d.src[n:]
-	return int(x)
-}
-
-func (d *decoder) varint() int64 {
-	x, n := binary.Varint(d.src)
-	if d.failed || n <= 0 {
-		d.failed = true
-		return 0
-	}
-	d.src = d.src[n:]
-	return x
-}
+// decoder reads the parts of a batch.
+type decoder struct{ Reader }
 
 func (d *decoder) typ(depth int) Type {
-	t := Type{Kind: Kind(d.byte())}
+	t := Type{Kind: Kind(d.Byte())}
 	if t.Kind > Struct || depth > maxTypeDepth {
-		d.failed = true
+		d.Failed = true
 		return Type{}
 	}
 	switch t.Kind {
 	case Decimal:
-		t.Width, t.Scale = d.byte(), d.byte()
+		t.Width, t.Scale = d.Byte(), d.Byte()
 		if t.Width < 1 || t.Width > 38 || t.Scale > t.Width {
-			d.failed = true
+			d.Failed = true
 		}
 	case List:
 		elem := d.typ(depth + 1)
 		t.Elem = &elem
 	case Struct:
-		n := d.uvarint(len(d.src))
+		n := d.Length(len(d.Rest))
 		for range n {
-			if d.failed {
+			if d.Failed {
 				break
 			}
-			t.Fields = append(t.Fields, Field{Name: string(d.bytes(d.uvarint(len(d.src)))), Type: d.typ(depth + 1)})
+			t.Fields = append(t.Fields, Field{Name: string(d.Bytes(d.Length(len(d.Rest)))), Type: d.typ(depth + 1)})
 		}
 	}
 	return t
@@ -441,9 +401,9 @@ func (d *decoder) typ(depth int) Type {
 
 func decodeColumn(src []byte, t Type, rows int) (*Vector, bool) {
 	v := &Vector{Type: t}
-	d := decoder{src: src}
+	d := decoder{Reader{Rest: src}}
 	n := rows
-	switch d.byte() {
+	switch d.Byte() {
 	case 0:
 	case 1:
 		v.Resize(rows)
@@ -451,10 +411,10 @@ func decodeColumn(src []byte, t Type, rows int) (*Vector, bool) {
 		for i := range rows {
 			v.Nulls.Set(i)
 		}
-		return v, !d.failed && len(d.src) == 0
+		return v, !d.Failed && len(d.Rest) == 0
 	case 2:
-		mask := d.bytes((rows + 7) / 8)
-		if d.failed {
+		mask := d.Bytes((rows + 7) / 8)
+		if d.Failed {
 			return nil, false
 		}
 		v.Nulls = make(Bitmap, (rows+63)/64)
@@ -468,7 +428,7 @@ func decodeColumn(src []byte, t Type, rows int) (*Vector, bool) {
 	default:
 		return nil, false
 	}
-	if d.failed || t.Kind == Null {
+	if d.Failed || t.Kind == Null {
 		return nil, false
 	}
 	switch t.Class() {
@@ -481,7 +441,7 @@ func decodeColumn(src []byte, t Type, rows int) (*Vector, bool) {
 	default:
 		v.I64 = d.ints(n)
 	}
-	if d.failed || len(d.src) != 0 {
+	if d.Failed || len(d.Rest) != 0 {
 		return nil, false
 	}
 	if n < rows {
@@ -515,19 +475,19 @@ func spread[T any](v *Vector, xs []T, rows int) []T {
 }
 
 func (d *decoder) ints(n int) []int64 {
-	enc := d.byte()
+	enc := d.Byte()
 	least := n // the bytes that n values take at least
 	if enc == encBits {
 		least = (n + 7) / 8
 	}
-	if d.failed || least > len(d.src) {
-		d.failed = true
+	if d.Failed || least > len(d.Rest) {
+		d.Failed = true
 		return nil
 	}
 	out := make([]int64, n)
 	switch enc {
 	case encBits:
-		for i, c := range d.bytes(least) {
+		for i, c := range d.Bytes(least) {
 			for k := 0; k < 8 && i*8+k < n; k++ {
 				out[i*8+k] = int64(c >> k & 1)
 			}
@@ -542,14 +502,14 @@ func (d *decoder) ints(n int) []int64 {
 			out[i] = last
 		}
 	default:
-		d.failed = true
+		d.Failed = true
 	}
 	return out
 }
 
 // varints fills out with zigzag varints.
 func (d *decoder) varints(out []int64) {
-	src := d.src
+	src := d.Rest
 	for i := range out {
 		if len(src) > 0 && src[0] < 0x80 { // the common case
 			u := src[0]
@@ -559,24 +519,24 @@ func (d *decoder) varints(out []int64) {
 		}
 		x, n := binary.Varint(src)
 		if n <= 0 {
-			d.failed = true
+			d.Failed = true
 			return
 		}
 		out[i] = x
 		src = src[n:]
 	}
-	d.src = src
+	d.Rest = src
 }
 
 func (d *decoder) int128s(n int) []Int128 {
-	if len(d.src) > 0 && d.src[0] == encRaw {
-		d.byte()
-		if len(d.src)/16 < n {
-			d.failed = true
+	if len(d.Rest) > 0 && d.Rest[0] == encRaw {
+		d.Byte()
+		if len(d.Rest)/16 < n {
+			d.Failed = true
 			return nil
 		}
 		out := make([]Int128, n)
-		for i, raw := 0, d.bytes(16*n); i < n; i++ {
+		for i, raw := 0, d.Bytes(16*n); i < n; i++ {
 			out[i] = Int128{int64(binary.LittleEndian.Uint64(raw[16*i+8:])), binary.LittleEndian.Uint64(raw[16*i:])}
 		}
 		return out
@@ -590,11 +550,11 @@ func (d *decoder) int128s(n int) []Int128 {
 }
 
 func (d *decoder) floats(n int, single bool) []float64 {
-	switch enc := d.byte(); {
+	switch enc := d.Byte(); {
 	case enc == encScaled:
-		e := int(d.byte())
+		e := int(d.Byte())
 		if e >= len(floatPowers) {
-			d.failed = true
+			d.Failed = true
 			return nil
 		}
 		ints := d.ints(n)
@@ -603,72 +563,72 @@ func (d *decoder) floats(n int, single bool) []float64 {
 			out[i] = float64(x) / floatPowers[e]
 		}
 		return out
-	case enc == encFloat32 && single && len(d.src)/4 >= n:
+	case enc == encFloat32 && single && len(d.Rest)/4 >= n:
 		out := make([]float64, n)
-		for i, raw := 0, d.bytes(4*n); i < n; i++ {
+		for i, raw := 0, d.Bytes(4*n); i < n; i++ {
 			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
 		}
 		return out
-	case enc == encRaw && len(d.src)/8 >= n:
+	case enc == encRaw && len(d.Rest)/8 >= n:
 		out := make([]float64, n)
-		for i, raw := 0, d.bytes(8*n); i < n; i++ {
+		for i, raw := 0, d.Bytes(8*n); i < n; i++ {
 			out[i] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*i:]))
 		}
 		return out
 	}
-	d.failed = true
+	d.Failed = true
 	return nil
 }
 
 func (d *decoder) strings(n int) []string {
-	switch d.byte() {
+	switch d.Byte() {
 	case encPlain:
 		return d.plain(n)
 	case encDict:
-		entries := d.plain(d.uvarint(min(maxDict, len(d.src))))
+		entries := d.plain(d.Length(min(maxDict, len(d.Rest))))
 		size := 1
 		if len(entries) > 256 {
 			size = 2
 		}
-		if d.failed || len(d.src)/size < n {
-			d.failed = true
+		if d.Failed || len(d.Rest)/size < n {
+			d.Failed = true
 			return nil
 		}
 		out := make([]string, n)
-		index := d.bytes(size * n)
+		index := d.Bytes(size * n)
 		for i := range out {
 			k := int(index[i*size])
 			if size == 2 {
 				k |= int(index[i*2+1]) << 8
 			}
 			if k >= len(entries) {
-				d.failed = true
+				d.Failed = true
 				return nil
 			}
 			out[i] = entries[k]
 		}
 		return out
 	}
-	d.failed = true
+	d.Failed = true
 	return nil
 }
 
 // plain reads n lengths and their bytes; the strings share one allocation.
 func (d *decoder) plain(n int) []string {
-	if d.failed || n > len(d.src) {
-		d.failed = true
+	if d.Failed || n > len(d.Rest) {
+		d.Failed = true
 		return nil
 	}
 	lengths, total := make([]int, n), 0
 	for i := range lengths {
-		lengths[i] = d.uvarint(len(d.src))
-		if total += lengths[i]; total > len(d.src) {
-			d.failed = true
+		lengths[i] = d.Length(len(d.Rest))
+		if total += lengths[i]; total > len(d.Rest) {
+			d.Failed = true
 			return nil
 		}
 	}
-	all := string(d.bytes(total))
-	if d.failed {
+	all := string(d.Bytes(total))
+	if d.Failed {
 		return nil
 	}
 	out := make([]string, n)

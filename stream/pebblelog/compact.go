@@ -49,13 +49,13 @@ func (c compactState) encode() []byte {
 }
 
 func decodeCompactState(value []byte) (c compactState, ok bool) {
-	d := reader{rest: value}
-	if d.byte() != stateVersion {
+	d := row.Reader{Rest: value}
+	if d.Byte() != stateVersion {
 		return c, false
 	}
-	c.to, c.bytes, c.at = stream.Sequence(d.uvarint()), int64(d.uvarint()), d.varint()
-	c.hasTombstone, c.oldestTombstone = d.optional()
-	return c, !d.failed && len(d.rest) == 0
+	c.to, c.bytes, c.at = stream.Sequence(d.Uvarint()), int64(d.Uvarint()), d.Varint()
+	c.hasTombstone, c.oldestTombstone = optional(&d)
+	return c, d.Done()
 }
 
 func compactKey(id stream.ID) []byte { return append(streamPrefix(kv.Counters, id), 'k') }

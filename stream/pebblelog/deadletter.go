@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"tidemark/storage/kv"
+	"tidemark/storage/row"
 	"tidemark/stream"
 )
 
@@ -43,14 +44,14 @@ func decodeDeadLetter(key, value []byte) (stream.DeadLetter, error) {
 	if len(value) < 5 || value[0] != deadLetterVersion || binary.BigEndian.Uint32(value[1:]) != checksum(key, value[5:]) {
 		return stream.DeadLetter{}, errDamaged
 	}
-	r := reader{rest: value[5:]}
+	r := row.Reader{Rest: value[5:]}
 	var f deadLetterFacts
-	if err := json.Unmarshal(r.bytes(r.length(len(value))), &f); err != nil || r.failed {
+	if err := json.Unmarshal(r.Bytes(r.Length(len(value))), &f); err != nil || r.Failed {
 		return stream.DeadLetter{}, errDamaged
 	}
 	return stream.DeadLetter{
 		Number: binary.BigEndian.Uint64(key[9:]), Origin: f.Origin, Group: f.Group, Place: f.Place, Code: f.Code, Reason: f.Reason,
-		Raw: append([]byte(nil), r.rest...), FirstSeen: f.FirstSeen, Attempts: f.Attempts,
+		Raw: append([]byte(nil), r.Rest...), FirstSeen: f.FirstSeen, Attempts: f.Attempts,
 	}, nil
 }
 

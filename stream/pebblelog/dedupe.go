@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"tidemark/storage/kv"
+	"tidemark/storage/row"
 	"tidemark/stream"
 )
 
@@ -22,13 +23,13 @@ func appendID(dst []byte, p stream.Place, at stream.Micros) []byte {
 }
 
 func decodeID(value []byte) (p stream.Place, at stream.Micros, ok bool) {
-	d := reader{rest: value}
-	if d.byte() != stateVersion {
+	d := row.Reader{Rest: value}
+	if d.Byte() != stateVersion {
 		return p, 0, false
 	}
-	p = stream.Place{Partition: stream.Partition(d.uvarint()), Offset: stream.Offset(d.uvarint())}
-	at = d.varint()
-	return p, at, !d.failed && len(d.rest) == 0
+	p = stream.Place{Partition: stream.Partition(d.Uvarint()), Offset: stream.Offset(d.Uvarint())}
+	at = d.Varint()
+	return p, at, d.Done()
 }
 
 // find looks for an id among the events of this commit and those appended within the stream's

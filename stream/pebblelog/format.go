@@ -298,32 +298,32 @@ func decodeHeader(key, value []byte) (batchHeader, error) {
 		return h, fmt.Errorf("batch with unknown flags %#x: start the program that wrote it, or a newer one", flags)
 	}
 	h.sum = binary.BigEndian.Uint32(value[1:])
-	d := reader{rest: value[7:]}
+	d := row.Reader{Rest: value[7:]}
 	h.batch.Stream = stream.ID(binary.BigEndian.Uint64(key[1:]))
 	h.batch.Partition = stream.Partition(binary.BigEndian.Uint32(key[9:]))
 	h.batch.Base = stream.Offset(binary.BigEndian.Uint64(key[13:]))
-	h.batch.Len = int(d.uvarint())
+	h.batch.Len = int(d.Uvarint())
 	h.span = stream.Offset(h.batch.Len)
-	h.batch.Sequence = stream.Sequence(d.uvarint())
-	h.batch.AppendTime = d.varint()
-	h.least, h.greatest = d.varint(), d.varint()
-	h.batch.MaxSkew = stream.Micros(d.uvarint())
+	h.batch.Sequence = stream.Sequence(d.Uvarint())
+	h.batch.AppendTime = d.Varint()
+	h.least, h.greatest = d.Varint(), d.Varint()
+	h.batch.MaxSkew = stream.Micros(d.Uvarint())
 	if flags&flagCompact != 0 {
-		h.compacted, h.span = true, stream.Offset(d.uvarint())
-		h.batch.Span, h.batch.Removed = h.span, d.varint()
+		h.compacted, h.span = true, stream.Offset(d.Uvarint())
+		h.batch.Span, h.batch.Removed = h.span, d.Varint()
 	}
 	var stored [2]int
 	for i, s := range []*section{&h.columns, &h.payloads} {
-		s.codec = d.byte()
-		s.length = int(d.uvarint())
-		stored[i] = int(d.uvarint())
+		s.codec = d.Byte()
+		s.length = int(d.Uvarint())
+		stored[i] = int(d.Uvarint())
 		if s.codec > codecZstd || s.length < 0 || s.length > maxSection {
-			d.failed = true
+			d.Failed = true
 		}
 	}
-	h.columns.stored = d.bytes(stored[0])
-	h.payloads.stored = d.bytes(stored[1])
-	if d.failed || len(d.rest) != 0 || h.batch.Len < 1 {
+	h.columns.stored = d.Bytes(stored[0])
+	h.payloads.stored = d.Bytes(stored[1])
+	if !d.Done() || h.batch.Len < 1 {
 		return h, errDamaged
 	}
 	return h, nil
@@ -340,27 +340,27 @@ func (c *codec) decodeBatch(key, value []byte) (*stream.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := reader{rest: plain}
+	d := row.Reader{Rest: plain}
 	if h.compacted {
 		h.batch.Offsets = make([]stream.Offset, h.batch.Len)
 		at := h.batch.Base
 		for i := range h.batch.Offsets {
-			at += stream.Offset(d.length(maxSection))
+			at += stream.Offset(d.Length(maxSection))
 			h.batch.Offsets[i] = at
 		}
 	}
-	numbers := make([]int, d.length(stream.MaxColumns))
+	numbers := make([]int, d.Length(stream.MaxColumns))
 	for i := range numbers {
-		numbers[i] = d.length(stream.MaxColumns)
+		numbers[i] = d.Length(stream.MaxColumns)
 	}
 	times, keys := -1, -1
 	if h.version > 1 {
-		times, keys = d.length(stream.MaxColumns+1)-1, d.length(stream.MaxColumns+1)-1
+		times, keys = d.Length(stream.MaxColumns+1)-1, d.Length(stream.MaxColumns+1)-1
 	}
-	if d.failed {
+	if d.Failed {
 		return nil, errDamaged
 	}
-	_, cols, err := row.DecodeBatch(d.rest)
+	_, cols, err := row.DecodeBatch(d.Rest)
 	if err != nil {
 		return nil, err
 	}
@@ -438,16 +438,16 @@ func (c *codec) decodePayloads(s section, version byte, n int, columns []*row.Ve
 	if version > 1 {
 		return readPayloads(plain, n, columns, values)
 	}
-	d := reader{rest: plain}
+	d := row.Reader{Rest: plain}
 	ends, end := make([]uint32, n), 0
 	for i := range ends {
-		end += d.length(maxSection)
+		end += d.Length(maxSection)
 		ends[i] = uint32(end)
 	}
-	if d.failed || end != len(d.rest) {
+	if d.Failed || end != len(d.Rest) {
 		return nil, errDamaged
 	}
-	return &payloads{raw: d.rest, ends: ends}, nil
+	return &payloads{raw: d.Rest, ends: ends}, nil
 }
 
 // An index record, version 1, frozen:
@@ -494,75 +494,21 @@ func decodeIndex(key, value []byte) (indexRecord, error) {
 	if binary.BigEndian.Uint32(sum) != checksum(key, body) {
 		return r, errDamaged
 	}
-	d := reader{rest: body[2:]}
+	d := row.Reader{Rest: body[2:]}
 	switch kind := stream.ControlKind(body[1]); {
 	case kind == 0:
-		r.partition, r.base = stream.Partition(d.uvarint()), stream.Offset(d.uvarint())
-		d.uvarint()
+		r.partition, r.base = stream.Partition(d.Uvarint()), stream.Offset(d.Uvarint())
+		d.Uvarint()
 	case kind <= stream.Advance:
 		r.control = &stream.Control{
 			Stream: stream.ID(binary.BigEndian.Uint64(key[1:])), Sequence: r.sequence, Kind: kind,
-			AppendTime: d.varint(), Partition: stream.Partition(d.uvarint()), Value: d.varint(),
+			AppendTime: d.Varint(), Partition: stream.Partition(d.Uvarint()), Value: d.Varint(),
 		}
 	default:
 		return r, fmt.Errorf("control record of unknown kind %d: start the program that wrote it, or a newer one", kind)
 	}
-	if d.failed || len(d.rest) != 0 {
+	if !d.Done() {
 		return r, errDamaged
 	}
 	return r, nil
-}
-
-// reader reads the small formats; after a failure everything it gives is zero.
-type reader struct {
-	rest   []byte
-	failed bool
-}
-
-func (d *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(d.rest)
-	if n <= 0 {
-		d.failed, d.rest = true, nil
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-// length reads a number that is at most limit.
-func (d *reader) length(limit int) int {
-	v := d.uvarint()
-	if v > uint64(limit) {
-		d.failed = true
-		return 0
-	}
-	return int(v)
-}
-
-func (d *reader) varint() int64 {
-	v, n := binary.Varint(d.rest)
-	if n <= 0 {
-		d.failed, d.rest = true, nil
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-func (d *reader) byte() byte {
-	b := d.bytes(1)
-	if d.failed {
-		return 0
-	}
-	return b[0]
-}
-
-func (d *reader) bytes(n int) []byte {
-	if n < 0 || n > len(d.rest) {
-		d.failed, d.rest = true, nil
-		return nil
-	}
-	b := d.rest[:n:n]
-	d.rest = d.rest[n:]
-	return b
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"tidemark/storage/kv"
+	"tidemark/storage/row"
 	"tidemark/stream"
 )
 
@@ -70,14 +71,14 @@ func identityOf(store *kv.Store) (stream.LogID, []ancestor, error) {
 		return id, nil, err
 	}
 	var list []ancestor
-	d := reader{rest: value}
-	good := d.byte() == stateVersion
-	for good && len(d.rest) > 0 && !d.failed {
-		if b := d.bytes(8); b != nil {
-			list = append(list, ancestor{stream.LogID(binary.BigEndian.Uint64(b)), stream.Sequence(d.uvarint())})
+	d := row.Reader{Rest: value}
+	good := d.Byte() == stateVersion
+	for good && len(d.Rest) > 0 && !d.Failed {
+		if b := d.Bytes(8); b != nil {
+			list = append(list, ancestor{stream.LogID(binary.BigEndian.Uint64(b)), stream.Sequence(d.Uvarint())})
 		}
 	}
-	if !good || d.failed {
+	if !good || d.Failed {
 		return id, nil, fmt.Errorf("the log's ancestors can't be read: %w", errDamaged)
 	}
 	return id, list, nil

@@ -238,37 +238,37 @@ func (s *shaper) write(dst []byte) []byte {
 // readPayloads puts the payloads of n events together again. With values it also tells where their
 // values stand, for who writes them anew.
 func readPayloads(section []byte, n int, columns []*row.Vector, values bool) (*payloads, error) {
-	d := reader{rest: section}
-	size := d.length(maxSection)
-	shapes := make([]shape, d.length(min(maxShapes+1, len(d.rest))))
+	d := row.Reader{Rest: section}
+	size := d.Length(maxSection)
+	shapes := make([]shape, d.Length(min(maxShapes+1, len(d.Rest))))
 	for i := range shapes {
 		sh := &shapes[i]
-		sh.columns = make([]int32, d.length(len(d.rest)))
+		sh.columns = make([]int32, d.Length(len(d.Rest)))
 		for k := range sh.columns {
-			sh.columns[k] = int32(d.length(stream.MaxColumns+1)) - 1
+			sh.columns[k] = int32(d.Length(stream.MaxColumns+1)) - 1
 		}
 		sh.ends = make([]uint32, len(sh.columns)+1)
 		end := 0
 		for k := range sh.ends {
-			end += d.length(len(d.rest))
+			end += d.Length(len(d.Rest))
 			sh.ends[k] = uint32(end)
 		}
-		if sh.literals = d.bytes(end); d.failed {
+		if sh.literals = d.Bytes(end); d.Failed {
 			return nil, errDamaged
 		}
 	}
 	index := make([]uint32, n)
 	if len(shapes) > 1 {
 		for i := range index {
-			index[i] = uint32(d.length(len(shapes) - 1))
+			index[i] = uint32(d.Length(len(shapes) - 1))
 		}
 	}
-	forms := reader{rest: d.bytes(d.length(len(d.rest)))}
-	lengths := make([]int, d.length(len(d.rest)))
+	forms := row.Reader{Rest: d.Bytes(d.Length(len(d.Rest)))}
+	lengths := make([]int, d.Length(len(d.Rest)))
 	for i := range lengths {
-		lengths[i] = d.length(len(d.rest))
+		lengths[i] = d.Length(len(d.Rest))
 	}
-	if d.failed || len(shapes) == 0 {
+	if d.Failed || len(shapes) == 0 {
 		return nil, errDamaged
 	}
 	p := &payloads{raw: make([]byte, 0, min(size, maxGuess)), ends: make([]uint32, n)}
@@ -283,7 +283,7 @@ func readPayloads(section []byte, n int, columns []*row.Vector, values bool) (*p
 				if len(lengths) == 0 {
 					return nil, errDamaged
 				}
-				p.raw = append(p.raw, d.bytes(lengths[0])...)
+				p.raw = append(p.raw, d.Bytes(lengths[0])...)
 				lengths = lengths[1:]
 			default:
 				var v *row.Vector
@@ -292,7 +292,7 @@ func readPayloads(section []byte, n int, columns []*row.Vector, values bool) (*p
 				}
 				form := byte(0)
 				if manyForms(v, i) {
-					form = forms.byte()
+					form = forms.Byte()
 				}
 				var ok bool
 				if p.raw, ok = render(p.raw, v, i, form); !ok {
@@ -312,7 +312,7 @@ func readPayloads(section []byte, n int, columns []*row.Vector, values bool) (*p
 			p.counts = append(p.counts, int32(len(sh.columns)))
 		}
 	}
-	if d.failed || forms.failed || len(d.rest) != 0 || len(forms.rest) != 0 || len(lengths) != 0 || len(p.raw) != size {
+	if d.Failed || forms.Failed || len(d.Rest) != 0 || len(forms.Rest) != 0 || len(lengths) != 0 || len(p.raw) != size {
 		return nil, errDamaged
 	}
 	return p, nil

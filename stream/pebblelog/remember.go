@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidemark/storage/kv"
+	"tidemark/storage/row"
 	"tidemark/stream"
 )
 
@@ -25,14 +26,14 @@ func encodeAnswer(i *stream.Idempotency, what []stream.Appended, at stream.Micro
 }
 
 func decodeAnswer(value []byte) (a stream.Answer, at stream.Micros, ok bool) {
-	d := reader{rest: value}
-	if d.byte() != stateVersion {
+	d := row.Reader{Rest: value}
+	if d.Byte() != stateVersion {
 		return a, 0, false
 	}
-	copy(a.BodySum[:], d.bytes(32))
-	at = d.varint()
-	a.Body = d.rest
-	return a, at, !d.failed
+	copy(a.BodySum[:], d.Bytes(32))
+	at = d.Varint()
+	a.Body = d.Rest
+	return a, at, !d.Failed
 }
 
 // Remembered returns the answer kept under an idempotency key, once it is durable.

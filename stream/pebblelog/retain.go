@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidemark/storage/kv"
+	"tidemark/storage/row"
 	"tidemark/stream"
 )
 
@@ -252,18 +253,18 @@ func decodeMark(value []byte) (m stream.Mark, ok bool) {
 	if len(value) < 5 || value[0] != stateVersion || binary.BigEndian.Uint32(value[len(value)-4:]) != checksum(nil, value[:len(value)-4]) {
 		return m, false
 	}
-	d := reader{rest: value[1 : len(value)-4]}
-	m.Sequence = stream.Sequence(d.uvarint())
+	d := row.Reader{Rest: value[1 : len(value)-4]}
+	m.Sequence = stream.Sequence(d.Uvarint())
 	for _, v := range []*stream.Micros{&m.AppendTime, &m.Advance, &m.Ever.Counted, &m.Ever.Advance, &m.Value.Counted, &m.Value.Advance, &m.LastControl} {
-		*v = d.varint()
+		*v = d.Varint()
 	}
-	flags := d.byte()
+	flags := d.Byte()
 	m.AllIdle, m.Idled = flags&1 != 0, flags&2 != 0
-	for range d.length(stream.MaxPartitions) {
-		m.Parts = append(m.Parts, stream.MarkPart{MaxCounted: d.varint(), Idle: d.byte() == 1})
-		m.First = append(m.First, stream.Offset(d.uvarint()))
+	for range d.Length(stream.MaxPartitions) {
+		m.Parts = append(m.Parts, stream.MarkPart{MaxCounted: d.Varint(), Idle: d.Byte() == 1})
+		m.First = append(m.First, stream.Offset(d.Uvarint()))
 	}
-	return m, !d.failed && len(d.rest) == 0
+	return m, d.Done()
 }
 
 func bit(b bool) byte {

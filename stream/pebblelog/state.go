@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tidemark/storage/row"
 	"tidemark/stream"
 )
 
@@ -66,17 +67,17 @@ func (s *streamState) encodeCounters() []byte {
 }
 
 func (s *streamState) decodeCounters(value []byte) bool {
-	d := reader{rest: value}
-	if d.byte() != stateVersion {
+	d := row.Reader{Rest: value}
+	if d.Byte() != stateVersion {
 		return false
 	}
 	for _, v := range []*int64{&s.stats.Accepted, &s.stats.Duplicates, &s.stats.DeadLetters} {
-		*v = int64(d.uvarint())
+		*v = int64(d.Uvarint())
 	}
-	s.lastDeadLetter = d.uvarint()
-	s.stats.LastAppend = d.varint()
-	s.stats.HasAdvance, s.stats.Advance = d.optional()
-	return !d.failed && len(d.rest) == 0
+	s.lastDeadLetter = d.Uvarint()
+	s.stats.LastAppend = d.Varint()
+	s.stats.HasAdvance, s.stats.Advance = optional(&d)
+	return d.Done()
 }
 
 func encodePartition(p stream.PartitionStats) []byte {
@@ -93,15 +94,15 @@ func encodePartition(p stream.PartitionStats) []byte {
 }
 
 func decodePartition(value []byte) (p stream.PartitionStats, ok bool) {
-	d := reader{rest: value}
-	if d.byte() != stateVersion {
+	d := row.Reader{Rest: value}
+	if d.Byte() != stateVersion {
 		return p, false
 	}
-	p.First, p.Next, p.Bytes = stream.Offset(d.uvarint()), stream.Offset(d.uvarint()), int64(d.uvarint())
-	p.Idle = d.byte() == 1
-	p.HasCounted, p.MaxCounted = d.optional()
-	p.LastAppend = d.varint()
-	return p, !d.failed && len(d.rest) == 0
+	p.First, p.Next, p.Bytes = stream.Offset(d.Uvarint()), stream.Offset(d.Uvarint()), int64(d.Uvarint())
+	p.Idle = d.Byte() == 1
+	p.HasCounted, p.MaxCounted = optional(&d)
+	p.LastAppend = d.Varint()
+	return p, d.Done()
 }
 
 func encodeEnd(s stream.Sequence, at stream.Micros) []byte {
@@ -109,12 +110,12 @@ func encodeEnd(s stream.Sequence, at stream.Micros) []byte {
 }
 
 func decodeEnd(value []byte) (s stream.Sequence, at stream.Micros, ok bool) {
-	d := reader{rest: value}
-	if d.byte() != stateVersion {
+	d := row.Reader{Rest: value}
+	if d.Byte() != stateVersion {
 		return 0, 0, false
 	}
-	s, at = stream.Sequence(d.uvarint()), d.varint()
-	return s, at, !d.failed && len(d.rest) == 0
+	s, at = stream.Sequence(d.Uvarint()), d.Varint()
+	return s, at, d.Done()
 }
 
 func appendOptional(dst []byte, has bool, v int64) []byte {
@@ -124,11 +125,12 @@ func appendOptional(dst []byte, has bool, v int64) []byte {
 	return binary.AppendVarint(append(dst, 1), v)
 }
 
-func (d *reader) optional() (has bool, v int64) {
-	if d.byte() != 1 {
+// optional reads what appendOptional writes.
+func optional(d *row.Reader) (has bool, v int64) {
+	if d.Byte() != 1 {
 		return false, 0
 	}
-	return true, d.varint()
+	return true, d.Varint()
 }
 
 func encodeSettings(s stream.Settings) []byte {

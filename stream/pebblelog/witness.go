@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidemark/storage/kv"
+	"tidemark/storage/row"
 	"tidemark/stream"
 )
 
@@ -74,25 +75,25 @@ func decodeWitness(content []byte) (*witness, error) {
 	if !ours || len(rest) < 4 || binary.BigEndian.Uint32(rest) != checksum(nil, rest[4:]) {
 		return nil, errDamaged
 	}
-	d := reader{rest: rest[4:]}
+	d := row.Reader{Rest: rest[4:]}
 	w := &witness{}
-	if b := d.bytes(8); b != nil {
+	if b := d.Bytes(8); b != nil {
 		w.log = stream.LogID(binary.BigEndian.Uint64(b))
 	}
-	w.end = stream.Sequence(d.uvarint())
-	for range d.length(len(content)) {
-		s := witnessed{id: stream.ID(d.uvarint())}
-		s.name = string(d.bytes(d.length(len(content))))
-		for range d.length(stream.MaxPartitions) {
-			e := partitionEnd{next: stream.Offset(d.uvarint())}
-			if b := d.bytes(4); b != nil {
+	w.end = stream.Sequence(d.Uvarint())
+	for range d.Length(len(content)) {
+		s := witnessed{id: stream.ID(d.Uvarint())}
+		s.name = string(d.Bytes(d.Length(len(content))))
+		for range d.Length(stream.MaxPartitions) {
+			e := partitionEnd{next: stream.Offset(d.Uvarint())}
+			if b := d.Bytes(4); b != nil {
 				e.sum = binary.BigEndian.Uint32(b)
 			}
 			s.ends = append(s.ends, e)
 		}
 		w.streams = append(w.streams, s)
 	}
-	if d.failed || len(d.rest) != 0 {
+	if !d.Done() {
 		return nil, errDamaged
 	}
 	return w, nil

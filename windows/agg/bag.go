@@ -108,8 +108,8 @@ func (b *bag) encode(dst []byte) []byte {
 func (b *bag) decode(d *decoder) (grown int) {
 	for range d.length() {
 		k := d.string()
-		n := d.varint()
-		if d.failed {
+		n := d.Varint()
+		if d.Failed {
 			return grown
 		}
 		grown += b.add([]byte(k), n)
@@ -165,9 +165,9 @@ func entryValue(entry string, out *row.Vector) error {
 	if cut > n {
 		return errBadState
 	}
-	d := decoder{src: []byte(entry[cut:n])}
+	d := decoder{Reader: row.Reader{Rest: []byte(entry[cut:n])}}
 	v := decodeValue(&d, out.Type)
-	if d.failed || len(d.src) > 0 {
+	if d.Failed || len(d.Rest) > 0 {
 		return errBadState
 	}
 	out.AppendFrom(v, 0)
@@ -289,10 +289,10 @@ func newBest(s Spec, nulls int, sort func(r *rows, i int, dst []byte) []byte, va
 				return appendString(append(dst, 1), s.entry)
 			},
 			decode: func(s *best, d *decoder) int {
-				if d.byte() == 0 {
+				if d.Byte() == 0 {
 					return 0
 				}
-				if e := d.string(); !d.failed {
+				if e := d.string(); !d.Failed {
 					return take(s, e)
 				}
 				return 0

@@ -108,16 +108,16 @@ func (c *column[S]) Encode(slot int32, dst []byte) []byte {
 
 func (c *column[S]) Decode(slot int32, src []byte) ([]byte, error) {
 	c.Reset(slot)
-	d := decoder{src: src}
-	if d.version = d.byte(); d.version < stateVersion || d.version > c.writes() {
+	d := decoder{Reader: row.Reader{Rest: src}}
+	if d.version = d.Byte(); d.version < stateVersion || d.version > c.writes() {
 		return nil, errBadState
 	}
 	c.extra += c.decode(&c.states[slot], &d)
-	if d.failed {
+	if d.Failed {
 		c.Reset(slot)
 		return nil, errBadState
 	}
-	return d.src, nil
+	return d.Rest, nil
 }
 
 func (c *column[S]) Bytes() int { return len(c.states)*c.each + c.extra }
@@ -137,53 +137,17 @@ func perRow[S any](n int, add func(s *S, r *rows, i int, w int64) (grown int)) f
 	}
 }
 
-// decoder reads states; after the first failure everything is zero.
+// decoder reads states.
 type decoder struct {
-	src     []byte
+	row.Reader
 	version byte
-	failed  bool
-}
-
-func (d *decoder) bytes(n int) []byte {
-	if d.failed || n < 0 || n > len(d.src) {
-		d.failed = true
-		return nil
-	}
-	b := d.src[:n]
-	d.src = d.src[n:]
-	return b
-}
-
-func (d *decoder) byte() byte {
-	if b := d.bytes(1); !d.failed {
-		return b[0]
-	}
-	return 0
-}
-
-func (d *decoder) varint() int64 {
-	x, n := binary.Varint(d.src)
-	if d.failed || n <= 0 {
-		d.failed = true
-		return 0
-	}
-	d.src = d.src[n:]
-	return x
 }
 
 // length reads a count of things that take at least one byte each.
-func (d *decoder) length() int {
-	x, n := binary.Uvarint(d.src)
-	if d.failed || n <= 0 || x > uint64(len(d.src)-n) {
-		d.failed = true
-		return 0
-	}
-	d.src = d.src[n:]
-	return int(x)
-}
+func (d *decoder) length() int { return d.Length(len(d.Rest)) }
 
 func (d *decoder) uint64() uint64 {
-	if b := d.bytes(8); !d.failed {
+	if b := d.Bytes(8); !d.Failed {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0

@@ -125,8 +125,8 @@ func newIntSets() Column {
 		},
 		decode: func(s *intSet, d *decoder) (grown int) {
 			for range d.length() {
-				x := d.varint()
-				if d.failed {
+				x := d.Varint()
+				if d.Failed {
 					return grown
 				}
 				grown += s.add(x)

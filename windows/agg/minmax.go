@@ -129,7 +129,7 @@ func extremeColumn[T any](t row.Type, values func(*row.Vector) []T, better func(
 		},
 		decode: func(s *extreme[T], d *decoder) int {
 			v := decodeValue(d, t)
-			if !d.failed && !v.IsNull(0) {
+			if !d.Failed && !v.IsNull(0) {
 				s.value, s.has = values(v)[0], true
 			}
 			return 0
@@ -163,13 +163,13 @@ func encodeValue(dst []byte, v *row.Vector, i int) []byte {
 
 func decodeValue(d *decoder, t row.Type) *row.Vector {
 	v := row.NewVector(t, 1)
-	switch d.byte() {
+	switch d.Byte() {
 	case 0:
 		v.AppendNull()
 		return v
 	case 1:
 	default:
-		d.failed = true
+		d.Failed = true
 		return v
 	}
 	switch t.Class() {
@@ -181,7 +181,7 @@ func decodeValue(d *decoder, t row.Type) *row.Vector {
 	case row.StringClass:
 		v.AppendString(d.string())
 	default:
-		v.AppendInt64(d.varint())
+		v.AppendInt64(d.Varint())
 	}
 	return v
 }
@@ -190,4 +190,4 @@ func appendString(dst []byte, s string) []byte {
 	return append(appendUvarint(dst, uint64(len(s))), s...)
 }
 
-func (d *decoder) string() string { return string(d.bytes(d.length())) }
+func (d *decoder) string() string { return string(d.Bytes(d.length())) }

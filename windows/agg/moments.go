@@ -88,10 +88,10 @@ func newMoments(s Spec, least int64, value func(s *moments) float64) (*Func, err
 				return appendVarint(appendFloat(appendFloat(appendVarint(dst, s.n), s.mean), s.m2), s.odd)
 			},
 			decode: func(s *moments, d *decoder) int {
-				s.n = d.varint()
+				s.n = d.Varint()
 				s.mean, s.m2 = d.float(), d.float()
 				if d.version > 1 {
-					s.odd = d.varint()
+					s.odd = d.Varint()
 				}
 				return 0
 			},
@@ -163,7 +163,7 @@ func newBool(s Spec, result func(t *tally) bool) (*Func, error) {
 				return nil
 			},
 			encode: func(t *tally, dst []byte) []byte { return appendVarint(appendVarint(dst, t.yes), t.no) },
-			decode: func(t *tally, d *decoder) int { t.yes = d.varint(); t.no = d.varint(); return 0 },
+			decode: func(t *tally, d *decoder) int { t.yes = d.Varint(); t.no = d.Varint(); return 0 },
 		}
 	}
 	return f, nil
@@ -220,9 +220,9 @@ func newBits(s Spec, set func(n, with int64) bool) (*Func, error) {
 				return dst
 			},
 			decode: func(b *bitCounts, d *decoder) int {
-				b.n = d.varint()
+				b.n = d.Varint()
 				for k := range b.bits {
-					b.bits[k] = d.varint()
+					b.bits[k] = d.Varint()
 				}
 				return 0
 			},

@@ -119,8 +119,8 @@ func newJoint(s Spec, least int64, quotient bool, value func(s *joint) float64) 
 				return dst
 			},
 			decode: func(s *joint, d *decoder) int {
-				if s.n = d.varint(); d.version > 1 {
-					s.odd = d.varint()
+				if s.n = d.Varint(); d.version > 1 {
+					s.odd = d.Varint()
 				}
 				s.mx, s.my, s.sxx, s.syy, s.xy = d.float(), d.float(), d.float(), d.float(), d.float()
 				return 0

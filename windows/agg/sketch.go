@@ -61,13 +61,13 @@ func newApproxCountDistinct(s Spec) (*Func, error) {
 				return appendString(dst, string(raw))
 			},
 			decode: func(s **hyperloglog.Sketch, d *decoder) int {
-				raw := d.bytes(d.length())
-				if d.failed || len(raw) == 0 {
+				raw := d.Bytes(d.length())
+				if d.Failed || len(raw) == 0 {
 					return 0
 				}
 				*s = &hyperloglog.Sketch{}
 				if len(raw) < 8 || (*s).UnmarshalBinary(raw) != nil {
-					d.failed, *s = true, nil
+					d.Failed, *s = true, nil
 				}
 				return each
 			},
@@ -237,13 +237,13 @@ func sketchColumn(value func(r *rows, i int) float64, finish func(quantile func(
 			return appendString(dst, string(raw))
 		},
 		decode: func(s **ddsketch.DDSketch, d *decoder) int {
-			raw := d.bytes(d.length())
-			if d.failed || len(raw) == 0 {
+			raw := d.Bytes(d.length())
+			if d.Failed || len(raw) == 0 {
 				return 0
 			}
 			grown := open(s)
 			if (*s).DecodeAndMergeWith(raw) != nil {
-				d.failed = true
+				d.Failed = true
 			}
 			return grown
 		},

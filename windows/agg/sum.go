@@ -35,7 +35,7 @@ func newCount(s Spec) (*Func, error) {
 			merge:  func(dst, src *int64) int { *dst += *src; return 0 },
 			result: func(s *int64, out *row.Vector) error { out.AppendInt64(*s); return nil },
 			encode: func(s *int64, dst []byte) []byte { return appendVarint(dst, *s) },
-			decode: func(s *int64, d *decoder) int { *s = d.varint(); return 0 },
+			decode: func(s *int64, d *decoder) int { *s = d.Varint(); return 0 },
 		}
 	}
 	return f, nil
@@ -67,7 +67,7 @@ func newCountIf(s Spec) (*Func, error) {
 				return nil
 			},
 			encode: func(s *counted, dst []byte) []byte { return appendVarint(appendVarint(dst, s.true), s.rows) },
-			decode: func(s *counted, d *decoder) int { s.true, s.rows = d.varint(), d.varint(); return 0 },
+			decode: func(s *counted, d *decoder) int { s.true, s.rows = d.Varint(), d.Varint(); return 0 },
 		}
 	}
 	return f, nil
@@ -139,15 +139,15 @@ func (s *exact) encode(dst []byte) []byte {
 }
 
 func (s *exact) decode(d *decoder) int {
-	s.n = d.varint()
-	switch d.byte() {
+	s.n = d.Varint()
+	switch d.Byte() {
 	case 0:
-		v := row.FromInt64(d.varint())
+		v := row.FromInt64(d.Varint())
 		s.lo, s.mid, s.hi = v.Lo, uint64(v.Hi), v.Hi
 	case 1:
 		s.lo, s.mid, s.hi = d.uint64(), d.uint64(), int64(d.uint64())
 	default:
-		d.failed = true
+		d.Failed = true
 	}
 	return 0
 }
@@ -385,7 +385,7 @@ func floatColumn(result func(s *inexact, out *row.Vector) error) *column[inexact
 		},
 		decode: func(s *inexact, d *decoder) int {
 			s.sum, s.lost = d.float(), d.float()
-			s.n, s.nan, s.pos, s.neg = d.varint(), d.varint(), d.varint(), d.varint()
+			s.n, s.nan, s.pos, s.neg = d.Varint(), d.Varint(), d.Varint(), d.Varint()
 			return 0
 		},
 	}
