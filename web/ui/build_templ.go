@@ -124,7 +124,7 @@ func BuildPage(b Build) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "\" autocomplete=\"off\"></label> <button class=\"primary\">Make the view</button></fieldset></div><div id=\"built\" role=\"status\"></div></form>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "\" autocomplete=\"off\"></label> <button class=\"primary\">Make the view</button></fieldset></div><div id=\"built\" role=\"status\"></div></form><section id=\"build-preview\" class=\"card\" aria-live=\"polite\"><p class=\"muted\">What it answers now stands here as soon as it can run.</p></section>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -2,9 +2,10 @@
 // whether it can run, and a view becomes panels.
 
 import { h } from "./dom.js";
-import { identifier } from "./format.js";
+import { identifier, cell } from "./format.js";
 import { send } from "./server.js";
 
+const PREVIEW = 8; // rows
 const numeric = (type) => /INT|DOUBLE|FLOAT|DECIMAL/.test(type);
 
 export function build() {
@@ -69,6 +70,7 @@ export function build() {
         const answer = await send("PUT", `/v1/views/${f.name.value || "draft"}?dry_run=true`, { sql });
         if (sql !== f.sql.value) return;
         check.className = "answer good";
+        look(sql, answer.columns ?? []);
         check.textContent = `✓ This can run. Columns: ${(answer.columns ?? []).map((c) => c.name).join(", ")}.${(answer.warnings ?? []).map((w) => ` ${w.detail}`).join("")}`;
       } catch (x) {
         if (sql !== f.sql.value) return;
@@ -76,6 +78,24 @@ export function build() {
         check.textContent = x.message;
       }
     }, 350);
+  };
+  // look shows what the answer is now, as history has it.
+  const preview = document.getElementById("build-preview");
+  const look = async (sql, columns) => {
+    const time = columns.find((c) => c.type === "TIMESTAMP" && !c.measure);
+    try {
+      const { rows } = await send("POST", "/v1/query", { sql: `SELECT * FROM (${sql.replace(/;\s*$/, "")}) ORDER BY ${time ? `${identifier(time.name)} DESC` : "1"} LIMIT ${PREVIEW}`, timeout: "5s" });
+      if (sql !== f.sql.value) return;
+      const names = columns.map((c) => c.name);
+      preview.replaceChildren(
+        h("h2", null, "What it answers now"),
+        rows.length
+          ? h("div", { class: "table-scroll", tabindex: "0" }, h("table", { class: "compact" }, h("thead", null, h("tr", null, columns.map((c) => h("th", { scope: "col", class: numeric(c.type) ? "num" : null }, c.name)))), h("tbody", null, rows.map((r) => h("tr", null, names.map((n, i) => h("td", { class: numeric(columns[i].type) ? "num" : null }, cell(r[n]))))))))
+          : h("p", { class: "muted" }, "No row yet: it fills as events arrive."),
+      );
+    } catch (x) {
+      if (sql === f.sql.value) preview.replaceChildren(h("p", { class: "muted" }, `No preview: ${x.message}`));
+    }
   };
   form.addEventListener("input", (e) => {
     if (e.target === f.name) named = true;

@@ -1,13 +1,27 @@
 // Editing a dashboard in place: panels are added, changed, ordered, sized and removed, by pointer or
 // keyboard, and every step shows at once with live data. Nothing is kept before Save.
 
-import { h, patch } from "./dom.js";
+import { h, s as svg, patch } from "./dom.js";
 import { panelForm, section, configOf } from "./panelform.js";
 import { mount } from "./panels.js";
 import { send } from "./server.js";
 import { arrange, glide } from "./arrange.js";
 
 const COLUMNS = 12;
+
+// icons are drawn on a field of 16: not every font has such signs.
+const icons = {
+  change: "M3 13l1-4 7-7 3 3-7 7zM9 4l3 3",
+  earlier: "M10 3L5 8l5 5",
+  later: "M6 3l5 5-5 5",
+  narrower: "M1 8h5M4 5l3 3-3 3M15 8h-5M12 5L9 8l3 3",
+  wider: "M7 8H1M4 5L1 8l3 3M9 8h6M12 5l3 3-3 3",
+  shorter: "M8 1v5M5 4l3 3 3-3M8 15v-5M5 12l3-3 3 3",
+  taller: "M8 7V1M5 4l3-3 3 3M8 9v6M5 12l3 3 3-3",
+  twin: "M2 2h8v8H2zM6 10v4h8V6h-4",
+  remove: "M3 3l10 10M13 3L3 13",
+};
+const icon = (name) => svg("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: icons[name] }));
 
 export function edit(board, live) {
   const bar = document.getElementById("editing");
@@ -67,19 +81,19 @@ export function edit(board, live) {
     });
 
   const tools = (p) => {
-    const button = (name, label, text, does) => h("button", { type: "button", "data-tool": name, title: label, "aria-label": `${label}: ${p.title || p.id}`, onclick: does }, text);
+    const button = (name, label, does) => h("button", { type: "button", "data-tool": name, title: label, "aria-label": `${label}: ${p.title || p.id}`, onclick: does }, icon(name));
     return h(
       "div",
       { class: "tools", role: "toolbar", "aria-label": `Change ${p.title || p.id}` },
-      button("change", "Change", "✎", () => form(p)),
-      button("earlier", "Move forward", "←", () => move(p.id, -1)),
-      button("later", "Move back", "→", () => move(p.id, 1)),
-      button("narrower", "Narrower", "⇥⇤", () => size(p.id, -1, 0)),
-      button("wider", "Wider", "⇤⇥", () => size(p.id, 1, 0)),
-      button("shorter", "Shorter", "▴", () => size(p.id, 0, -1)),
-      button("taller", "Taller", "▾", () => size(p.id, 0, 1)),
-      button("twin", "Duplicate", "⧉", () => twin(p.id)),
-      button("remove", "Remove", "✕", () => remove(p.id)),
+      button("change", "Change", () => form(p)),
+      button("earlier", "Move forward", () => move(p.id, -1)),
+      button("later", "Move back", () => move(p.id, 1)),
+      button("narrower", "Narrower", () => size(p.id, -1, 0)),
+      button("wider", "Wider", () => size(p.id, 1, 0)),
+      button("shorter", "Shorter", () => size(p.id, 0, -1)),
+      button("taller", "Taller", () => size(p.id, 0, 1)),
+      button("twin", "Duplicate", () => twin(p.id)),
+      button("remove", "Remove", () => remove(p.id)),
     );
   };
 
@@ -170,7 +184,7 @@ export function edit(board, live) {
       }),
     );
 
-  const undoing = h("button", { type: "button", onclick: () => ((doc = JSON.parse(undo.pop())), draw()) }, "Undo");
+  const undoing = h("button", { type: "button", class: "undo", onclick: () => ((doc = JSON.parse(undo.pop())), draw()) }, "Undo");
   const title = h("input", { value: doc.title, "aria-label": "Title of the dashboard", maxlength: 200 });
   title.addEventListener("change", () => change((d) => (d.title = title.value)));
   patch(bar, []);

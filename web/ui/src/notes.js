@@ -16,6 +16,7 @@ export class Notes {
     this.items = JSON.parse(board.root.dataset.annotations || "[]");
     board.onChange(() => this.ask());
     setInterval(() => document.hidden || this.ask(), ASK_EVERY);
+    if (!board.root.dataset.annotations) queueMicrotask(() => this.ask());
     document.getElementById("note")?.addEventListener("click", () => this.open());
   }
 

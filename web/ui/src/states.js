@@ -13,6 +13,7 @@ export function remark(panel, quiet) {
   if (about?.state === "failed") return { text: `the view has failed: ${about.reason ?? "its page says why"}`, kind: "bad" };
   if (about?.state === "paused") return { text: "the view is paused", kind: "stale" };
   if (about?.state === "building") return { text: `catching up: ${about.lag_events.toLocaleString("en")} events to go`, kind: "stale" };
+  if (about?.rebuilding) return { text: "being rebuilt: these are the rows of before", kind: "stale" };
   if (event && Date.now() < event.until) return { text: event.text, kind: "told" };
   if (catching && panel.drawn && Date.now() - panel.asked > 2000) return { text: "catching up", kind: "stale" };
   return { text: (panel.remarks?.() ?? []).filter(Boolean).join(" · "), kind: "" };

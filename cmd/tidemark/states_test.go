@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// overheard lets a test see what the page asks its socket for, and say what the server would say. A
+// mute socket lets nothing of the server through.
+const overheard = `window.asked = []; window.mute = false;
+window.WebSocket = class extends WebSocket {
+	set onmessage(f) { this.hear = f; super.onmessage = (e) => window.mute || f(e); }
+	get onmessage() { return this.hear; }
+	send(text) { const m = JSON.parse(text); if (m.op === "subscribe") window.asked.push({ socket: this, ...m }); super.send(text); }
+};
+window.say = (relation, message) => { const s = window.asked.findLast((x) => x.to === relation); s.socket.hear({ data: JSON.stringify({ id: s.id, ...message }) }); };`
+
+// eavesdrop makes every page that the browser opens one whose socket is overheard.
+func eavesdrop(t *testing.T, ctx context.Context) {
+	t.Helper()
+	do(t, ctx, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: overheard})
+		return err
+	}))
+}
+
+const note = "#panel-2 .panel-note"
+
+func TestPanelsTellThatTheirViewIsPausedRebuiltOrFailed(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	ctx := browse(t)
+	s.sell(2*time.Minute, 10)
+	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
+	see(t, ctx, tableBody, "10")
+	s.must("POST", "/v1/views/minutes/pause", "", nil)
+	see(t, ctx, note, "the view is paused")
+	see(t, ctx, "#panel-1 .panel-note", "the view is paused")
+	see(t, ctx, tableBody, "10") // what is known stays on the screen
+	s.must("POST", "/v1/views/minutes/resume", "", nil)
+	become(t, ctx, fmt.Sprintf(`!document.querySelector(%q).textContent.includes("paused")`, note))
+	// Another question gives other rows: it is said, and they come by themselves.
+	s.must("PUT", "/v1/views/minutes", `{"sql":"SELECT window_start, count(*) AS n, sum(amount) * 7 AS amount FROM tumble(sales, ts, INTERVAL '1 minute') GROUP BY ALL","throttle":"0s"}`, nil)
+	see(t, ctx, tableBody, "70")
+	see(t, ctx, note, "rebuilt: version 2")
+}
+
+func TestAGapIsToldAndTheRowsAreShownAnew(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	ctx := browse(t)
+	eavesdrop(t, ctx)
+	s.sell(2*time.Minute, 10)
+	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
+	see(t, ctx, tableBody, "10")
+	see(t, ctx, "#panel-2 .panel-foot", "complete to")
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`window.mute = true; window.say("minutes", { type: "gap", from: "a", oldest: "b" });
+		window.say("minutes", { type: "snapshot", position: "c", as_of: { view_version: 1, offsets: { sales: [9] } }, rows: [{ window_start: new Date(Date.now() - 180000).toISOString().slice(0, 17) + "00Z", n: 1, amount: 77 }], statuses: ["final"] })`))
+	see(t, ctx, note, "changes were missed")
+	see(t, ctx, tableBody, "77")
+}
+
+// A feed that says nothing although it should looks dead, not quiet; so does a server that is away.
+func TestADeadFeedDoesNotLookLikeAQuietOne(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	ctx := browse(t)
+	eavesdrop(t, ctx)
+	s.sell(2*time.Minute, 10)
+	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
+	see(t, ctx, "#panel-2 .panel-foot", "complete to") // its rows are the socket's now
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`window.mute = true`))
+	see(t, ctx, note, "last update")
+	become(t, ctx, `document.querySelector("#panel-2").classList.contains("stale")`)
+	see(t, ctx, tableBody, "10")
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`window.mute = false`))
+	become(t, ctx, `!document.querySelector("#panel-2").classList.contains("stale")`)
+
+	s.stop(syscall.SIGKILL)
+	become(t, ctx, `!document.getElementById("banner").hidden`)
+	see(t, ctx, "#connection", "reconnecting")
+	see(t, ctx, note, "last update")
+	see(t, ctx, tableBody, "10")
+	s.start()
+	become(t, ctx, `document.getElementById("banner").hidden`)
+	see(t, ctx, "#connection", "live")
+	become(t, ctx, `!document.querySelector("#panel-2").classList.contains("stale")`)
+}
+
+func TestAPanelHasItsSizeWhileItLoads(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	ctx := browse(t)
+	eavesdrop(t, ctx)
+	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
+	see(t, ctx, "#connection", "live")
+	// No event has come: said so, not a blank.
+	see(t, ctx, "#panel-1", "No event has come so far")
+	height := `Math.round(document.querySelector("#panel-1").getBoundingClientRect().height)`
+	empty := eval[int](t, ctx, height)
+	s.sell(time.Minute, 4)
+	see(t, ctx, "#panel-1 .legend", "4")
+	if drawn := eval[int](t, ctx, height); drawn != empty {
+		t.Errorf("the panel is %d pixels high when empty and %d when drawn", empty, drawn)
+	}
+}
+
+// What nobody sees costs nothing, and is there as soon as somebody looks.
+func TestAPanelOutOfSightIsDrawnWhenItComesNear(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	s.must("PUT", "/v1/dashboards/long", `{"title":"Long","range":"now-1h","panels":[
+		{"id":"top","type":"stat","view":"total","y":["amount"],"grid":[0,0,4,2]},
+		{"id":"words","type":"text","text":"far","grid":[0,2,4,40]},
+		{"id":"far","type":"stat","view":"total","y":["amount"],"grid":[0,42,4,2]}]}`, nil)
+	s.sell(time.Minute, 5)
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/d/long")))
+	see(t, ctx, "#panel-2 .stat-sub", "since") // drawn once, for who searches or prints
+	s.sell(time.Minute, 6)
+	see(t, ctx, totalValue, "11")
+	if got := eval[string](t, ctx, `document.querySelector("#panel-2 .stat-value").textContent`); got != "5" {
+		t.Errorf("the panel out of sight was drawn: %s", got)
+	}
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`document.querySelector("#panel-2").scrollIntoView()`))
+	see(t, ctx, "#panel-2 .stat-value", "11")
+}
+
+func TestEveryPanelShowsAsOfAndHowManyCameLate(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	s.must("PUT", "/v1/alerts/large", `{"sql":"SELECT ts, amount FROM sales WHERE amount > 100","title":"{amount}"}`, nil)
+	s.must("PUT", "/v1/dashboards/trust", `{"title":"Trust","range":"now-1h","panels":[
+		{"id":"a","title":"Chart","type":"timeseries","view":"minutes","x":"window_start","y":["amount"],"grid":[0,0,6,4]},
+		{"id":"b","title":"Feed","type":"feed","view":"sales","grid":[6,0,6,4]},
+		{"id":"c","title":"Alerts","type":"alerts","view":"large","grid":[0,4,6,4]}]}`, nil)
+	s.sell(5*time.Minute, 200)
+	s.sell(time.Minute, 1)
+	s.sell(5*time.Minute, 3)
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/d/trust")))
+	see(t, ctx, "#panel-0 .panel-foot", "complete to")
+	see(t, ctx, "#panel-0 .panel-foot", "1 open")
+	see(t, ctx, "#panel-0 .panel-foot", "1 corrected")
+	see(t, ctx, "#panel-0 .panel-foot", "1 late")
+	see(t, ctx, "#panel-1 .panel-foot", "0/2")
+	see(t, ctx, "#panel-2 .panel-foot", "last ")
+	for i, want := range []string{"provisional", "offset 2", "of the alert's log"} {
+		do(t, ctx, chromedp.Click(chromedp.CSS(fmt.Sprintf("#panel-%d .passport-open", i))), chromedp.WaitVisible(chromedp.CSS("#passport")))
+		see(t, ctx, "#passport", want)
+		do(t, ctx, chromedp.Click(chromedp.CSS("#passport .close")))
+	}
+}
+
+func TestThePlanIsATreeWithWhatEachStepHolds(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	s.sell(time.Minute, 5)
+	s.settle("minutes")
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/views/minutes")))
+	see(t, ctx, ".plan-steps", "tumble")
+	if deep := eval[int](t, ctx, `document.querySelectorAll(".plan-steps ul ul li").length`); deep == 0 {
+		t.Error("the plan is flat")
+	}
+	if text := eval[string](t, ctx, `document.querySelector(".plan-tree").textContent`); !strings.Contains(text, "rows") {
+		t.Errorf("the plan does not tell what it holds: %s", text)
+	}
+}
