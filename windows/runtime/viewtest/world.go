@@ -41,6 +41,8 @@ type World struct {
 	Views    *runtime.Service
 	Alerts   *alert.Service
 	Acks     *alert.Acks
+	// Dir is where the data lies on disk, so that it outlives the process; empty: in FS.
+	Dir string
 	// Options are those of the service; set before Open, kept over Crash. Parse may be DuckDB's own.
 	Options runtime.Options
 	// Clock is the log's; nil: the real one.
@@ -77,7 +79,12 @@ func (w *World) open() {
 	w.T.Helper()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	var err error
-	w.KV, err = kv.Open("data", kv.Options{FS: w.FS, Logger: quiet, MemTableBytes: 1 << 20, CacheBytes: 1 << 20, Fatal: func(s string) { panic(s) }})
+	var fs vfs.FS = w.FS
+	dir := "data"
+	if w.Dir != "" {
+		fs, dir = vfs.Default, w.Dir
+	}
+	w.KV, err = kv.Open(dir, kv.Options{FS: fs, Logger: quiet, MemTableBytes: 1 << 20, CacheBytes: 1 << 20, Fatal: func(s string) { panic(s) }})
 	w.must(err)
 	w.Catalog, err = catalog.Open(w.KV)
 	w.must(err)
