@@ -27,6 +27,10 @@ type narrow struct {
 	n atomic.Int64
 }
 
+// narrowBytes is how much the kernel holds at either end, or twice that: less, and a client that
+// reads waits for timers of TCP.
+const narrowBytes = 64 << 10
+
 type opaque struct{ net.Conn }
 
 func (l *narrow) Accept() (net.Conn, error) {
@@ -34,7 +38,7 @@ func (l *narrow) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.(*net.TCPConn).SetWriteBuffer(4 << 10); err != nil {
+	if err := c.(*net.TCPConn).SetWriteBuffer(narrowBytes); err != nil {
 		return nil, err
 	}
 	if l.n.Add(1)%3 == 0 {
@@ -48,7 +52,7 @@ func dialNarrow(t *testing.T, addr, path string) *client {
 	d := &websocket.Dialer{NetDial: func(network, addr string) (net.Conn, error) {
 		c, err := net.Dial(network, addr)
 		if err == nil {
-			err = c.(*net.TCPConn).SetReadBuffer(4 << 10)
+			err = c.(*net.TCPConn).SetReadBuffer(narrowBytes)
 		}
 		return c, err
 	}}
@@ -218,6 +222,9 @@ func TestOneSelectionIsEvaluatedOnceForAll(t *testing.T) {
 		clients[0].next()
 	}
 	w.mu.Lock()
+	if w.evaluated > 10 {
+		t.Errorf("the condition was evaluated %d times for 20 snapshots of the same rows", w.evaluated)
+	}
 	w.evaluated, w.reads = 0, 0
 	w.mu.Unlock()
 	for n := range 30 {
@@ -239,6 +246,118 @@ func TestOneSelectionIsEvaluatedOnceForAll(t *testing.T) {
 	if w.evaluated != 30 || w.reads != 30 {
 		t.Errorf("30 epochs were read %d times and the condition was evaluated %d times for 20 clients", w.reads, w.evaluated)
 	}
+}
+
+// What a queue holds has a bound, and what happens at the bound is what was promised.
+func TestEveryBoundIsAnsweredAsPromised(t *testing.T) {
+	t.Parallel()
+	row := func(n int) *fakeRow {
+		return &fakeRow{name: fmt.Sprint(n), amount: int64(n), status: windows.Provisional}
+	}
+
+	t.Run("sockets", func(t *testing.T) {
+		t.Parallel()
+		hub, addr := newWorld().start(t, live.Options{MaxSockets: 1})
+		dial(t, addr, "/v1/live/payments").want("subscribed")
+		_, resp, err := websocket.DefaultDialer.Dial("ws://"+addr+"/v1/live", nil)
+		if err == nil || resp.StatusCode != 503 || hub.Stats().Refused.Load() != 0 {
+			t.Errorf("a second socket: %v", resp)
+		}
+	})
+	t.Run("rows that a selection keeps", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld()
+		w.commit(map[string]*fakeRow{"1": row(1), "2": row(2)})
+		hub, addr := w.start(t, live.Options{MaxSelected: 2, ProgressEvery: 2 * time.Millisecond})
+		c := dial(t, addr, "/v1/live")
+		c.say(`{"op":"subscribe","id":"a","to":"revenue","limit":1}`)
+		c.want("subscribed")
+		c.want("snapshot")
+		for hub.Stats().Shared.Load() < 1 {
+			c.next()
+		}
+		w.commit(map[string]*fakeRow{"3": row(3)})
+		if m := c.want("error"); m.ID != "a" || m.Code != "selection_too_large" {
+			t.Errorf("%+v", m)
+		}
+		c.say(`{"op":"subscribe","id":"b","to":"revenue","limit":1}`)
+		if m := c.want("error"); m.ID != "b" || m.Code != "selection_too_large" {
+			t.Errorf("%+v", m)
+		}
+	})
+	t.Run("messages that wait: a view is folded", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld()
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		hub, addr := w.startOn(t, &narrow{Listener: ln}, live.Options{FoldEvery: time.Microsecond, ProgressEvery: time.Minute})
+		c := dialNarrow(t, addr, "/v1/live/revenue")
+		c.want("subscribed")
+		const epochs = 400
+		for n := range epochs {
+			w.commit(map[string]*fakeRow{"x": {name: strings.Repeat("x", 4000), amount: int64(n), status: windows.Provisional}})
+		}
+		last := stream.Position{Log: 7, Sequence: epochs}.String()
+		frames := 0
+		for m := c.next(); m.Position != last; m = c.next() {
+			frames++
+		}
+		if frames > epochs/2 || hub.Stats().FoldedChanges.Load() == 0 {
+			t.Errorf("%d messages for %d epochs", frames, epochs)
+		}
+	})
+	t.Run("messages that wait: a stream loses nothing", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld()
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		hub, addr := w.startOn(t, &narrow{Listener: ln}, live.Options{ProgressEvery: 2 * time.Millisecond})
+		c := dialNarrow(t, addr, "/v1/live/payments")
+		c.want("subscribed")
+		for hub.Stats().Shared.Load() < 1 {
+			c.next()
+		}
+		const events = 300
+		for range events {
+			w.send(1, 4000)
+		}
+		for n := 0; n < events; {
+			for _, e := range c.want("events").Events {
+				if e.Offset != n {
+					t.Fatalf("offset %d, want %d", e.Offset, n)
+				}
+				n++
+			}
+		}
+	})
+	t.Run("control frames: pings are answered while there is room", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld()
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, addr := w.startOn(t, &narrow{Listener: ln}, live.Options{})
+		c := dialNarrow(t, addr, "/v1/live/payments?from=earliest")
+		pongs := 0
+		c.SetPongHandler(func(string) error { pongs++; return nil })
+		const pings = 5000
+		for range pings {
+			if err := c.WriteControl(websocket.PingMessage, []byte(strings.Repeat("p", 100)), time.Now().Add(10*time.Second)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.want("subscribed")
+		w.send(1, 1)
+		c.want("events")
+		if pongs == 0 || pongs == pings {
+			t.Errorf("%d pongs for %d pings that were sent without reading", pongs, pings)
+		}
+	})
 }
 
 func TestPanicOfACastEndsItsSubscriptionsOnly(t *testing.T) { // I8

@@ -31,6 +31,8 @@ type Hub struct {
 		tails map[Relation]*tail
 		// casts read for many subscriptions each.
 		casts map[castKey]*cast
+		// snapshots are those of views that were asked for just now.
+		snapshots map[castKey]*snapshots
 	}
 	stats Stats
 }
@@ -72,6 +74,7 @@ func NewHub(opts Options) *Hub {
 	h.mu.lines = map[line]Client{}
 	h.mu.rights = map[<-chan struct{}]*rights{}
 	h.mu.casts = map[castKey]*cast{}
+	h.mu.snapshots = map[castKey]*snapshots{}
 	h.mu.byKey = map[string]int{}
 	h.mu.readers = map[groupKey]*subscription{}
 	h.mu.tails = map[Relation]*tail{}

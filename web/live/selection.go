@@ -21,8 +21,9 @@ import (
 // Condition and a fixed range look at one row at a time, so they need no memory. A limit and a
 // moving range need to know all rows that could be shown; such a selection keeps them.
 type selection struct {
-	fields []row.Field
-	where  func(*row.Batch) ([]int32, error) // nil: all
+	fields  []row.Field
+	compile func() (func(*row.Batch) ([]int32, error), error) // nil: all rows pass
+	where   func(*row.Batch) ([]int32, error)                 // nil until it is needed
 	// time is the column of the range, −1 when there is none. A bound lies relative to now when
 	// its now is true.
 	time     int
@@ -37,6 +38,8 @@ type selection struct {
 	rows   map[string]*selected
 	sorted []*selected // by order, then key
 	shown  []*selected
+	// borrowed: rows, sorted and gone are another one's, and must not be changed.
+	borrowed bool
 	// gone holds with what status and revision rows were withdrawn since the last settle.
 	gone map[string]change
 }
@@ -73,8 +76,12 @@ func newSelection(h *Hub, o op, fields []row.Field) (*selection, error) {
 	}
 	var err error
 	if o.Where != "" {
-		if s.where, err = h.opts.Selector.Where(fields, o.Where); err != nil {
+		s.compile = func() (func(*row.Batch) ([]int32, error), error) { return h.opts.Selector.Where(fields, o.Where) }
+		if s.where, err = s.compile(); err != nil {
 			return nil, err
+		}
+		if s.where == nil { // blank
+			s.compile = nil
 		}
 	}
 	if o.Order != "" {
@@ -151,8 +158,13 @@ func parseBound(text string) (bound, bool) {
 // passing are the numbers of the rows that the condition and a fixed range take.
 func (s *selection) passing(b *row.Batch) ([]int32, error) {
 	var rows []int32
-	if s.where != nil {
+	if s.compile != nil {
 		var err error
+		if s.where == nil {
+			if s.where, err = s.compile(); err != nil {
+				return nil, err
+			}
+		}
 		if rows, err = s.where(b); err != nil {
 			return nil, err
 		}
@@ -257,6 +269,7 @@ func (s *selection) check() error {
 // take takes an epoch's changes. It returns those that the selection lets through; a selection
 // that keeps rows returns none, settle tells then what to send.
 func (s *selection) take(e *sharedEpoch) ([]change, error) {
+	s.own()
 	c := e.Changes
 	passing, err := s.passing(c.Rows)
 	if err != nil {
@@ -329,10 +342,15 @@ func (s *selection) settle(out []change) []change {
 	if !s.keeps {
 		return out
 	}
+	if s.moving {
+		s.own()
+	}
 	next := s.window()
 	changes := difference(s.shown, next, s.gone)
 	s.shown = next
-	clear(s.gone)
+	if len(s.gone) > 0 {
+		clear(s.gone)
+	}
 	return changes
 }
 
@@ -364,14 +382,26 @@ func difference(shown, next []*selected, gone map[string]change) []change {
 }
 
 // clone returns a selection that holds the same and is another goroutine's.
-func (s *selection) clone(h *Hub, o op) (*selection, error) {
-	c, err := newSelection(h, o, s.fields)
-	if err != nil {
-		return nil, err
+func (s *selection) clone() *selection {
+	c := s.borrow()
+	c.own()
+	return c
+}
+
+// borrow returns a selection that holds the same as one that is never changed again. It is cheap:
+// what it holds is copied, and its condition compiled, when the first epoch is taken.
+func (s *selection) borrow() *selection {
+	c := *s
+	c.where, c.borrowed = nil, true
+	return &c
+}
+
+// own makes what a selection holds its own.
+func (s *selection) own() {
+	if s.borrowed {
+		s.rows, s.gone, s.sorted = maps.Clone(s.rows), maps.Clone(s.gone), slices.Clone(s.sorted)
+		s.borrowed = false
 	}
-	c.rows, c.gone = maps.Clone(s.rows), maps.Clone(s.gone)
-	c.sorted, c.shown = slices.Clone(s.sorted), s.shown
-	return c, nil
 }
 
 func (r *selected) same(o *selected) bool {

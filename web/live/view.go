@@ -72,22 +72,21 @@ func (r *viewReader) start(ctx context.Context, s *subscription, from start) err
 		return err
 	}
 	r.goal = head.Position
+	if from.kind == "" || from.kind == "snapshot" {
+		return r.snapshot(ctx, s, "")
+	}
 	if r.sel, err = newSelection(r.hub, r.op, head.Fields); err != nil {
 		return err
 	}
 	switch from.kind {
-	case "", "snapshot":
-		return r.snapshot(ctx, s, "")
 	case "latest":
 		if r.sel.keeps { // what leaves the selection later must be known now
-			snap, err := views.Snapshot(r.name)
+			snap, err := r.hub.snapshot(r)
 			if err != nil {
 				return err
 			}
-			if _, err := r.sel.fill(snap); err != nil {
-				return err
-			}
-			head.Position, head.AsOf = snap.Position, snap.AsOf
+			r.sel = snap.reader.sel.borrow()
+			head.Position, head.AsOf = snap.reader.position, snap.reader.asOf
 		}
 		r.position, r.asOf = head.Position, head.AsOf
 		r.changes.at = r.position
@@ -142,20 +141,13 @@ func (r *viewReader) sequenceAt(head Head, at stream.Micros) (stream.Sequence, e
 // snapshot sends the rows as they are, and goes on from there. gone, when not empty, is the
 // position that could not be gone on from. Called again, it begins anew.
 func (r *viewReader) snapshot(ctx context.Context, s *subscription, gone string) error {
-	views := r.hub.opts.Views
-	snap, err := views.Snapshot(r.name)
+	snap, err := r.hub.snapshot(r)
 	if err != nil {
 		return err
 	}
-	if r.sel, err = newSelection(r.hub, r.op, snap.Fields); err != nil {
-		return err
-	}
-	rows, err := r.sel.fill(snap)
-	if err != nil {
-		return err
-	}
-	r.position, r.asOf = snap.Position, snap.AsOf
-	r.changes = follower{views: views, tail: r.changes.tail, at: r.position}
+	r.sel = snap.reader.sel.borrow()
+	r.position, r.asOf = snap.reader.position, snap.reader.asOf
+	r.changes = follower{views: r.changes.views, tail: r.changes.tail, at: r.position}
 	position := r.position.String()
 	if !s.answered {
 		if err := s.subscribed(ctx, position, gone == ""); err != nil {
@@ -167,17 +159,15 @@ func (r *viewReader) snapshot(ctx context.Context, s *subscription, gone string)
 			return err
 		}
 	}
-	for {
-		part := rows[:min(len(rows), maxSnapshotRows)]
-		rows = rows[len(part):]
-		more := len(rows) > 0
-		if err := s.emit(ctx, r.part(part, more)); err != nil || !more {
+	for _, part := range snap.parts {
+		if err := s.emit(ctx, part); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// part makes one part of a snapshot. Who has not got them all does not stand at its position.
+// part makes one part of a snapsnap. Who has not got them all does not stand at its position.
 func (r *viewReader) part(rows []*selected, more bool) *content {
 	c := positioned("snapshot", r.position)
 	c.numbered = true
@@ -316,10 +306,7 @@ func (r *viewReader) meet(other reader) *content {
 }
 
 func (r *viewReader) fork() (reader, error) {
-	sel, err := r.sel.clone(r.hub, r.op)
-	if err != nil {
-		return nil, err
-	}
+	sel := r.sel.clone()
 	own := newViewReader(r.hub, r.changes.tail.rel, r.op, r.raw)
 	own.sel, own.skip, own.goal, own.history = sel, r.skip, r.goal, r.history
 	own.position, own.asOf, own.changes.at = r.position, r.asOf, r.position
