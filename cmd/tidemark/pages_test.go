@@ -193,3 +193,41 @@ func TestAKeyIsRotatedOnThePage(t *testing.T) {
 		t.Error("the key is what it was")
 	}
 }
+
+// R5
+func TestAnIDIsFoundHoweverItIsWritten(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for name, config := range map[string]string{
+		"inferred": `{"id_field":"id"}`,
+		"numbers":  `{"id_field":"id","columns":{"id":"BIGINT"}}`,
+		"texts":    `{"id_field":"id","columns":{"id":"VARCHAR"}}`,
+	} {
+		s.must("PUT", "/v1/streams/"+name, config, nil)
+		fate := func(id string) string {
+			var f fateAnswer
+			s.must("GET", "/v1/streams/"+name+"/fate?id="+url.QueryEscape(id), "", &f)
+			if f.Offset == nil {
+				return f.Fate
+			}
+			return fmt.Sprint(f.Fate, *f.Offset)
+		}
+		post := func(event string) {
+			s.must("POST", "/v1/streams/"+name+"/events", event, nil)
+		}
+		switch name {
+		case "texts":
+			post(`{"id":"1"}`)
+			post(`{"id":"a b"}`)
+			if got := fate("1") + fate(`"1"`) + fate("a b") + fate("2"); got != "appended0appended0appended1unknown" {
+				t.Errorf("%s: %s", name, got)
+			}
+		default:
+			post(`{"id":1}`)
+			post(`{"id":2.0}`)
+			if got := fate("1") + fate("1.0") + fate(`"1"`) + fate("2") + fate("2e0"); got != "appended0appended0unknownappended1appended1" {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+	}
+}

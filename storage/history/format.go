@@ -19,6 +19,8 @@ const (
 	FormatNDJSON Format = "ndjson"
 	FormatCSV    Format = "csv"
 	FormatArrow  Format = "arrow" // an IPC stream
+	// FormatParquet is a Parquet file.
+	FormatParquet Format = "parquet"
 )
 
 // ContentType is the media type of the form.
@@ -30,6 +32,8 @@ func (f Format) ContentType() string {
 		return "text/csv; charset=utf-8"
 	case FormatArrow:
 		return "application/vnd.apache.arrow.stream"
+	case FormatParquet:
+		return "application/vnd.apache.parquet"
 	}
 	return "application/json"
 }
@@ -51,9 +55,11 @@ func newEncoder(f Format, w io.Writer) (encoder, error) {
 		return &csvEncoder{w: w}, nil
 	case FormatArrow:
 		return &arrowEncoder{w: w}, nil
+	case FormatParquet:
+		return &parquetEncoder{w: w}, nil
 	}
 	return nil, problem.New(406, "unknown_format", "an answer can't be given as %q", string(f)).
-		WithHint("json, ndjson, csv and arrow are there")
+		WithHint("json, ndjson, csv, arrow and parquet are there")
 }
 
 // jsonEncoder writes {"columns":[{"name","type"}],"rows":[{…}],"truncated":false}. truncated comes

@@ -91,7 +91,7 @@ type Query struct {
 	Params  []json.RawMessage
 	Timeout time.Duration
 	MaxRows int
-	// Format is "json", "ndjson" or "csv".
+	// Format is "json", "ndjson", "csv", "arrow" or "parquet".
 	Format string
 }
 

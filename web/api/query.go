@@ -62,8 +62,8 @@ func (e *endpoints) query(c *fiber.Ctx) error {
 		return err
 	}
 	c.Set(fiber.HeaderContentType, kind)
-	if format == "csv" {
-		c.Set(fiber.HeaderContentDisposition, `attachment; filename="query.csv"`)
+	if format == "csv" || format == "parquet" {
+		c.Set(fiber.HeaderContentDisposition, `attachment; filename="query.`+format+`"`)
 	}
 	return c.Send(out.Bytes())
 }
@@ -97,6 +97,12 @@ func readQuery(c *fiber.Ctx) (Query, error) {
 	return q, nil
 }
 
+// The media types of the binary forms of an answer.
+const (
+	arrowType   = "application/vnd.apache.arrow.stream"
+	parquetType = "application/vnd.apache.parquet"
+)
+
 // queryFormat chooses the form of the answer by Accept: the first kind listed that there is.
 func queryFormat(accept string) (format, kind string, err error) {
 	if accept == "" {
@@ -111,10 +117,14 @@ func queryFormat(accept string) (format, kind string, err error) {
 			return "ndjson", "application/x-ndjson", nil
 		case "text/csv", "text/*":
 			return "csv", "text/csv; charset=utf-8", nil
+		case arrowType:
+			return "arrow", arrowType, nil
+		case parquetType, "application/x-parquet", "application/parquet":
+			return "parquet", parquetType, nil
 		}
 	}
 	p := problem.New(406, "no_such_format", "no answer can be made as %.80q", accept).
-		WithHint("accept application/json, application/x-ndjson or text/csv")
+		WithHint("accept application/json, application/x-ndjson, text/csv, " + arrowType + " or " + parquetType)
 	p.Title = "No answer of this kind"
 	return "", "", p
 }

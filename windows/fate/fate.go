@@ -217,15 +217,14 @@ func (f *Fates) ByID(ctx context.Context, name, id string) (*Fate, error) {
 	return f.at(ctx, st, at)
 }
 
-// idValues are the JSON values that an id in an address can stand for: a text, or what it is as
-// JSON.
+// idValues are the JSON values that an id in an address can stand for: what it is as JSON, else a text.
+// 1 is the id 1, or "1" where there is no such id; "1" in quotes is the text alone first.
 func idValues(id string) [][]byte {
 	quoted, _ := json.Marshal(id)
-	values := [][]byte{quoted}
-	if json.Valid([]byte(id)) && strings.TrimSpace(id) != "null" {
-		values = append(values, []byte(strings.TrimSpace(id)))
+	if plain := strings.TrimSpace(id); json.Valid([]byte(id)) && plain != "null" {
+		return [][]byte{[]byte(plain), quoted}
 	}
-	return values
+	return [][]byte{quoted}
 }
 
 // holds reports whether the event at a place has an id; one that is no longer there is believed.
@@ -287,6 +286,7 @@ const deadLetters = 1000
 func (f *Fates) deadLetter(ctx context.Context, st *stream.Stream, field, id string) (*Fate, error) {
 	var out *Fate
 	values := idValues(id)
+	first := false // out has the id as it was asked for
 	for after := uint64(0); ; {
 		list, err := f.Log.DeadLetters(st.ID, after, deadLetters)
 		if err != nil {
@@ -296,7 +296,8 @@ func (f *Fates) deadLetter(ctx context.Context, st *stream.Stream, field, id str
 			return nil, err
 		}
 		for _, d := range list {
-			if d.Origin == "ingest" && hasID(d.Raw, field, values) {
+			if d.Origin == "ingest" && hasID(d.Raw, field, values) && (out == nil || !first || hasID(d.Raw, field, values[:1])) {
+				first = first || hasID(d.Raw, field, values[:1])
 				out = &Fate{Fate: DeadLetter, Reason: d.Reason, DeadLetter: d.Number, Views: []ViewFate{}}
 			}
 			after = d.Number
@@ -313,10 +314,12 @@ func (f *Fates) search(ctx context.Context, st *stream.Stream, field, id string)
 	values := idValues(id)
 	r := f.Log.Read([]stream.ID{st.ID}, 0)
 	defer r.Close()
+	var other stream.Place // has the id written otherwise
+	found := false
 	for {
 		e, ok, err := r.Next()
 		if err != nil || !ok {
-			return stream.Place{}, false, err
+			return other, found && err == nil, err
 		}
 		if err := ctx.Err(); err != nil {
 			return stream.Place{}, false, problem.New(504, "deadline", "the id is older than the stream's dedupe_window, and it was not found in the log in time").
@@ -324,8 +327,15 @@ func (f *Fates) search(ctx context.Context, st *stream.Stream, field, id string)
 		}
 		if b := e.Batch; b != nil {
 			for i := range b.Len {
-				if hasID(b.Raw(i), field, values) {
-					return stream.Place{Partition: b.Partition, Offset: b.Offset(i)}, true, nil
+				if !hasID(b.Raw(i), field, values) {
+					continue
+				}
+				at := stream.Place{Partition: b.Partition, Offset: b.Offset(i)}
+				if hasID(b.Raw(i), field, values[:1]) {
+					return at, true, nil
+				}
+				if !found {
+					other, found = at, true
 				}
 			}
 		}
