@@ -61,42 +61,42 @@ func (c *benchFanoutCmd) Run(ctx context.Context) error {
 	for _, f := range frames {
 		size += len(f)
 	}
-	fmt.Printf("%-44s %10.0f frames/s of %d B: POST, fsync and view included\n", "delivered", served, size/len(frames))
-	fmt.Printf("%-44s %10.0f frames/s\n", "bare broadcast of the same frames", bare)
-	fmt.Printf("ratio %.2f (aim: 0.8 or more)\n", served/bare)
+	fmt.Printf("%-44s %10.0f frames/s of %d B, %.1f CPU s a million: POST, fsync and view included\n", "delivered", served.rate, size/len(frames), served.cpu)
+	fmt.Printf("%-44s %10.0f frames/s, %.1f CPU s a million\n", "bare broadcast of the same frames", bare.rate, bare.cpu)
+	fmt.Printf("ratio %.2f (aim: 0.8 or more), of the CPU time %.2f\n", served.rate/bare.rate, bare.cpu/served.cpu)
 	return nil
 }
 
 // served measures Tidemark itself; frames are those of the part without a pace, as one subscriber
 // got them.
-func (c *benchFanoutCmd) served(ctx context.Context, dir string) (frames [][]byte, rate float64, err error) {
+func (c *benchFanoutCmd) served(ctx context.Context, dir string) (frames [][]byte, d delivery, err error) {
 	srv, err := startBenchServer(ctx, filepath.Join(dir, "data"))
 	if err != nil {
-		return nil, 0, err
+		return nil, d, err
 	}
 	defer srv.stop()
 	if err := setUpTicks(ctx, srv.client()); err != nil {
-		return nil, 0, err
+		return nil, d, err
 	}
 	p := &pacer{benchFanoutCmd: c, poster: newPoster(srv.addr, 1)}
 	if err := p.warmUp(ctx, srv.addr); err != nil {
-		return nil, 0, err
+		return nil, d, err
 	}
 
 	empty := srv.resident()
 	a, err := openAudience(ctx, srv.addr, c.Subscribers, "latest")
 	if err != nil {
-		return nil, 0, err
+		return nil, d, err
 	}
 	defer a.close()
 	if err := srv.settle(ctx); err != nil {
-		return nil, 0, err
+		return nil, d, err
 	}
 	open := srv.resident()
 	p.audience = a
 	alone, err := p.paced(ctx)
 	if err != nil {
-		return nil, 0, err
+		return nil, d, err
 	}
 	used := srv.resident()
 	kib := func(bytes int64) float64 { return float64(bytes-empty) / float64(c.Subscribers) / 1024 }
@@ -106,21 +106,21 @@ func (c *benchFanoutCmd) served(ctx context.Context, dir string) (frames [][]byt
 	if c.Stalled > 0 {
 		held, err := p.stall(ctx, srv.addr)
 		if err != nil {
-			return nil, 0, err
+			return nil, d, err
 		}
 		if err := srv.settle(ctx); err != nil {
-			return nil, 0, err
+			return nil, d, err
 		}
 		beside, err := p.paced(ctx)
 		for _, conn := range held {
 			conn.Close()
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, d, err
 		}
 		c.delays(fmt.Sprintf("the same beside %d stalled", c.Stalled), beside)
 	}
-	return p.flood(ctx)
+	return p.flood(ctx, srv)
 }
 
 func (c *benchFanoutCmd) delays(name string, list []time.Duration) {
@@ -128,39 +128,52 @@ func (c *benchFanoutCmd) delays(name string, list []time.Duration) {
 	fmt.Printf("%-44s %10s p50 %10s p99 of %d frames, %d requests/s\n", name, round(0.5), round(0.99), len(list), c.Rate)
 }
 
+// delivery is how many frames a second all subscribers got together, and the server's CPU seconds for
+// a million of them.
+type delivery struct{ rate, cpu float64 }
+
+// delivery begins to measure; the function that it returns ends it.
+func (a *audience) delivery(srv *benchServer) func() delivery {
+	began, used := time.Now(), srv.cpu()
+	return func() delivery {
+		took, n := time.Since(began), float64(a.delivered())
+		return delivery{n / took.Seconds(), (srv.cpu() - used).Seconds() / n * 1e6}
+	}
+}
+
 // bare sends the frames from the broadcast.
-func (c *benchFanoutCmd) bare(ctx context.Context, dir string, frames [][]byte) (float64, error) {
+func (c *benchFanoutCmd) bare(ctx context.Context, dir string, frames [][]byte) (d delivery, err error) {
 	text, err := json.Marshal(frames)
 	if err != nil {
-		return 0, err
+		return d, err
 	}
 	file := filepath.Join(dir, "frames.json")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return 0, err
+		return d, err
 	}
 	// The last one is the subscriber for which the first frame waits: the clock starts before it comes.
 	srv, err := startPinned(ctx, "bench", "broadcast", "--frames", file, "--subscribers", strconv.Itoa(c.Subscribers+1))
 	if err != nil {
-		return 0, err
+		return d, err
 	}
 	defer srv.stop()
 	a, err := openAudience(ctx, srv.addr, c.Subscribers, "")
 	if err != nil {
-		return 0, err
+		return d, err
 	}
 	defer a.close()
 	goal := newest(frames[len(frames)-1])
 	a.begin(goal, nil)
-	began := time.Now()
+	measured := a.delivery(srv)
 	trigger, err := openAudience(ctx, srv.addr, 1, "")
 	if err != nil {
-		return 0, err
+		return d, err
 	}
 	defer trigger.close()
 	if err := a.finished(ctx); err != nil {
-		return 0, err
+		return d, err
 	}
-	return float64(a.delivered()) / time.Since(began).Seconds(), nil
+	return measured(), nil
 }
 
 // pacer posts the requests of all parts; their numbers go on.
@@ -229,22 +242,23 @@ const ahead = 8
 
 // flood sends requests as fast as a subscriber gets their frames, and gives the frames and how many
 // a second all got together.
-func (p *pacer) flood(ctx context.Context) ([][]byte, float64, error) {
+func (p *pacer) flood(ctx context.Context, srv *benchServer) (frames [][]byte, d delivery, err error) {
 	goal := p.next + int64(p.Requests) - 1
 	p.audience.begin(goal, nil)
-	began := time.Now()
+	measured := p.audience.delivery(srv)
 	for p.next <= goal {
 		if err := p.audience.first.await(ctx, p.next-ahead); err != nil {
-			return nil, 0, err
+			return nil, d, err
 		}
 		if err := p.post(ctx); err != nil {
-			return nil, 0, err
+			return nil, d, err
 		}
 	}
 	if err := p.audience.finished(ctx); err != nil {
-		return nil, 0, err
+		return nil, d, err
 	}
-	return p.audience.first.kept, float64(p.audience.delivered()) / time.Since(began).Seconds(), nil
+	d = measured()
+	return p.audience.first.kept, d, nil
 }
 
 // stall opens websockets that read nothing. Each asks for all that there was many times over, into

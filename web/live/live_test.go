@@ -584,7 +584,7 @@ func TestAlertsThatAreGoneAreAGap(t *testing.T) { // I4
 func TestSilenceIsProvable(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	_, addr := w.start(t, live.Options{ProgressEvery: 20 * time.Millisecond, PingEvery: 20 * time.Millisecond})
+	_, addr := w.start(t, live.Options{ProgressEvery: 20 * time.Millisecond, PingEvery: 200 * time.Millisecond})
 	c := dial(t, addr, "/v1/live")
 	pings := make(chan struct{}, 1)
 	c.SetPingHandler(func(string) error {
