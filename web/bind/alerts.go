@@ -87,7 +87,7 @@ func (l liveAlerts) Ends(name string) (oldest, newest int64, err error) {
 	if err != nil || info.LastSeq == 0 {
 		return 0, 0, err
 	}
-	return 1, int64(info.LastSeq), nil
+	return int64(info.FirstSeq), int64(info.LastSeq), nil
 }
 
 func (l liveAlerts) At(name string, p stream.Position) (number int64, ok bool, err error) {

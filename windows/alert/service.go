@@ -39,8 +39,10 @@ func New(views *runtime.Service, store *kv.Store) *Service {
 type Info struct {
 	runtime.Info
 	Words
-	// LastSeq is the number of the newest alarm; 0: none yet.
-	LastSeq uint64 `json:"last_seq"`
+	// LastSeq is the number of the newest alarm; 0: none yet. FirstSeq is that of the oldest one that
+	// retention has left.
+	LastSeq  uint64 `json:"last_seq"`
+	FirstSeq uint64 `json:"first_seq"`
 }
 
 // Put makes an alert or gives it another definition, as a view's Put does.
@@ -76,6 +78,11 @@ func (s *Service) info(view runtime.Info) (Info, error) {
 	var err error
 	if view.ID != 0 {
 		info.LastSeq, err = lastSeq(s.kv, view.ID)
+	}
+	if info.LastSeq > 0 && err == nil {
+		var gone forgotten
+		gone, err = readForgotten(s.kv, view.ID)
+		info.FirstSeq = gone.Seq + 1
 	}
 	return info, err
 }
@@ -133,7 +140,7 @@ func (s *Service) Log(name, after string, limit int) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	alarms, more, err := s.read(name, seq, at, limit)
+	alarms, more, err := s.read(name, seq, at, after == "", limit)
 	if err != nil {
 		return nil, err
 	}
@@ -182,10 +189,10 @@ func (s *Service) After(name string, p stream.Position, limit int) ([]Alarm, err
 	if p == (stream.Position{}) {
 		at = nil
 	}
-	alarms, more, err := s.read(name, 0, at, limit)
+	alarms, more, err := s.read(name, 0, at, at == nil, limit)
 	for more && err == nil { // the rest of the last epoch
 		var rest []Alarm
-		rest, more, err = s.read(name, alarms[len(alarms)-1].Seq, nil, 64)
+		rest, more, err = s.read(name, alarms[len(alarms)-1].Seq, nil, true, 64)
 		for i, a := range rest {
 			if a.Position != alarms[len(alarms)-1].Position {
 				rest, more = rest[:i], false
@@ -197,17 +204,26 @@ func (s *Service) After(name string, p stream.Position, limit int) ([]Alarm, err
 	return alarms, err
 }
 
-// read returns the alarms behind a number, and behind a position when there is one.
-func (s *Service) read(name string, seq uint64, at *stream.Position, limit int) (alarms []Alarm, more bool, err error) {
+// read returns the alarms behind a number, or behind a position when there is one, or whole: all that
+// are there.
+func (s *Service) read(name string, seq uint64, at *stream.Position, whole bool, limit int) (alarms []Alarm, more bool, err error) {
 	id, durable, err := s.views.Place(catalog.Alert, name)
 	if err != nil {
 		return nil, false, err
 	}
-	if at != nil {
-		if seq, err = s.seqAt(id, *at); err != nil {
+	gone, err := readForgotten(s.kv, id)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case at != nil && gone.after(*at), at == nil && !whole && seq < gone.Seq:
+		return nil, false, problem.New(410, "position_gone", "retention has removed alarms of %s behind this place: the oldest one has seq %d", name, gone.Seq+1).
+			WithHint("read on from the oldest one: leave after out").With("first_seq", gone.Seq+1)
+	case at != nil:
+		if seq, err = s.seqAt(id, *at, gone.Seq); err != nil {
 			return nil, false, err
 		}
 	}
+	seq = max(seq, gone.Seq)
 	alarms = []Alarm{}
 	it := s.kv.Iter(logKey(id, seq+1), kv.PrefixEnd(logPrefix(id)))
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
@@ -230,10 +246,10 @@ func (s *Service) read(name string, seq uint64, at *stream.Position, limit int) 
 
 // seqAt is the number of the last alarm at or before a position: positions rise with numbers, so
 // it is found by halving.
-func (s *Service) seqAt(id uint64, at stream.Position) (uint64, error) {
+func (s *Service) seqAt(id uint64, at stream.Position, low uint64) (uint64, error) {
 	last, err := lastSeq(s.kv, id)
 	own := s.views.Log.ID().Of(id)
-	low := uint64(0) // everything up to low is at or before the position
+	// Everything up to low is at or before the position.
 	for high := last; low < high && err == nil; {
 		mid := low + (high-low+1)/2
 		var text []byte

@@ -64,7 +64,7 @@ func newReplay(proof *runtime.Proof, log stream.Log, panics map[stream.ID]map[st
 		r.ids = append(r.ids, s.ID)
 	}
 	first := judge.New(plan, judge.Config{
-		AllowedLateness: proof.AllowedLateness, Streams: proof.Streams, EventsFrom: proof.EventsFrom, WindowsFrom: proof.EventsFrom,
+		AllowedLateness: proof.AllowedLateness, Streams: proof.Streams, EventsFrom: proof.EventsFrom, WindowsFrom: proof.WindowsFrom,
 		StartAt: proof.StartAt, Outside: outside, Functions: judge.Functions(plan),
 	})
 	for _, id := range r.ids {

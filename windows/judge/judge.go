@@ -120,6 +120,7 @@ type Record struct {
 	Event     Event
 	Watermark windows.Micros
 	Partial   bool
+	Time      windows.Micros // the event's
 }
 
 // Judge reads the log of a view's streams.
@@ -294,7 +295,7 @@ func (j *Judge) judge(b *stream.Batch, i int, ev Event) Outcome {
 		j.verdict.Corrected++
 	}
 	if told.refused {
-		j.verdict.Records = append(j.verdict.Records, Record{ev, met, told.taken})
+		j.verdict.Records = append(j.verdict.Records, Record{ev, met, told.taken, b.Times[i]})
 	}
 	switch {
 	case f.taken || !f.refused && one.reaches(j.plan.Root):

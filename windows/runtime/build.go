@@ -140,6 +140,20 @@ func (v *view) switchTo(w *worker) error {
 	if newHead.ViewVersion != h.ViewVersion {
 		newHead.LateFirst += old.Late // the late events begin anew; those of a rebuild are the same
 	}
+	if w.doc.isRebuild() && sameLog { // what has expired does not come back
+		next.Marks = old.Marks
+		if err := w.forget(b, stream.Position{Sequence: old.Forgotten}, &next); err != nil {
+			b.Discard()
+			return err
+		}
+	}
+	if next.Sealed != nil {
+		if err := v.seal(w, h.Version, &next); err != nil {
+			b.Discard()
+			return err
+		}
+		newHead.LateFirst += old.Late - next.Late // the last ones are the same
+	}
 	changes, ok, err := v.difference(h.Version, oldFields, w.doc.Version, w.fields, next.Position.Sequence)
 	if err != nil {
 		b.Discard()

@@ -49,8 +49,11 @@ func (w *worker) commitEpoch() error {
 		Rows:       w.done.Rows,
 		Live:       w.done.Live,
 		AppendTime: w.at,
+		Forgotten:  w.done.Forgotten,
+		LateGone:   w.done.LateGone,
+		ErrorsGone: w.done.ErrorsGone,
 
-		WindowsFrom: w.done.WindowsFrom,
+		WindowsFrom: w.done.WindowsFrom, Sealed: w.done.Sealed,
 	}
 	if w.last == w.done.Position.Sequence {
 		next.Position.Within = w.done.Position.Within + 1 // keeps R6
@@ -100,7 +103,11 @@ func (w *worker) commitEpoch() error {
 		next.Live = v.mu.live
 		v.mu.Unlock()
 	}
-	head := w.expireChanges(b, &next)
+	head, err := w.expireChanges(b, &next)
+	if err != nil {
+		b.Discard()
+		return err
+	}
 	b.Set(progressKey(id, version), mustJSON(next))
 	if w.work.noted {
 		b.Delete(crashesKey(id, version))
@@ -252,6 +259,9 @@ func (w *worker) writeErrors(b *kv.Batch, list []engine.RowError, next *progress
 	for _, r := range list {
 		key := w.errorKey(r.Stream, r.Place)
 		if r.Weight < 0 {
+			if _, err := w.svc.kv.Get(key); errors.Is(err, kv.ErrNotFound) { // its entry has expired
+				next.ErrorsGone--
+			}
 			b.Delete(key)
 			continue
 		}
@@ -261,7 +271,7 @@ func (w *worker) writeErrors(b *kv.Batch, list []engine.RowError, next *progress
 		}))
 	}
 	next.Poisoned = w.done.Poisoned + int64(len(w.poison))
-	next.Counts.RowErrors += next.Poisoned
+	next.Counts.RowErrors += next.Poisoned - next.ErrorsGone
 	for _, p := range w.poison {
 		b.Set(w.errorKey(p.stream, p.place), mustJSON(rowError{
 			Stream: w.names[p.stream], Partition: p.place.Partition, Offset: p.place.Offset, Sequence: p.sequence,

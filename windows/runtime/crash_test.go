@@ -87,8 +87,8 @@ func lasting(w *viewtest.World, view string) string {
 	}
 }
 
-func tell(t *testing.T, each func(w *viewtest.World, step int, receipt string)) map[string]string {
-	w := viewtest.New(t, func(w *viewtest.World) { w.Options.MaxCrashes = -1 })
+func tell(t *testing.T, each func(w *viewtest.World, step int, receipt string), options ...func(*viewtest.World)) map[string]string {
+	w := viewtest.New(t, append(options, func(w *viewtest.World) { w.Options.MaxCrashes = -1 })...)
 	w.Stream("checkouts", strings.Replace(checkouts, "{", `{"partitions":2,`, 1))
 	for name, body := range storyViews {
 		w.View(name, body)

@@ -79,11 +79,15 @@ func ParseDefinition(body []byte) (Definition, error) {
 }
 
 // DecodeStrict reads one JSON object into a struct. Unknown members, what is no JSON and what
-// follows the object are problems with status 400.
+// follows the object are problems with status 400; a value of a member that can't be, such as a
+// duration of "soon", is one with status 422.
 func DecodeStrict(body []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
+		if isValue(err) {
+			return problem.New(422, "bad_option", "%v", err).WithHint(`durations are texts such as "5s" or "7d"`)
+		}
 		p := problem.New(400, "bad_body", "the body can't be read: %s", strings.TrimPrefix(err.Error(), "json: "))
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
@@ -95,6 +99,14 @@ func DecodeStrict(body []byte, into any) error {
 		return problem.New(400, "bad_body", "something follows the JSON object").At(int(dec.InputOffset()))
 	}
 	return nil
+}
+
+// isValue reports whether JSON could be read, but not one of its values: the error of a type of ours.
+func isValue(err error) bool {
+	var syntax *json.SyntaxError
+	var mismatch *json.UnmarshalTypeError
+	return !errors.As(err, &syntax) && !errors.As(err, &mismatch) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) &&
+		!strings.HasPrefix(err.Error(), "json: ")
 }
 
 // Resolve returns the definition with all defaults filled in, or the problem with it.

@@ -18,6 +18,8 @@ type Explanation struct {
 	// State is what is kept for each operator; as it is stored, at Position.
 	State    []StateSize `json:"state"`
 	Position string      `json:"position"`
+	// Memory is where that is, as of the last epoch: in memory, or in the store alone.
+	Memory engine.Memory `json:"memory"`
 	// Rows are the view's rows, Late and Errors what it left out, with their bytes.
 	Rows   StateSize `json:"rows"`
 	Late   StateSize `json:"late_events"`
@@ -51,7 +53,7 @@ func (s *Service) Explain(ctx context.Context, name string) (*Explanation, error
 	if err != nil {
 		return nil, err
 	}
-	out := &Explanation{Plan: info.Plan, Warnings: info.Warnings, Position: p.Position.String(), State: []StateSize{}}
+	out := &Explanation{Plan: info.Plan, Warnings: info.Warnings, Position: p.Position.String(), State: []StateSize{}, Memory: v.memory()}
 	type part struct {
 		kind     string
 		operator int

@@ -38,12 +38,32 @@ type Info struct {
 	Warnings   []query.Warning `json:"warnings"`
 	// Rebuilding: an edit is being built beside the rows that are served.
 	Rebuilding bool `json:"rebuilding,omitempty"`
+	// Sealed are rows that can't be made again from the log (R4).
+	Sealed *SealedInfo `json:"sealed,omitempty"`
 	// Verified is how the last comparison with the batch answer ended; nil: there was none.
 	Verified *Verified `json:"verified,omitempty"`
 	Created  time.Time `json:"created"`
 	Updated  time.Time `json:"updated"`
 	// DryRun, in the answer of a dry run, says what the definition would do.
 	DryRun *DryRun `json:"dry_run,omitempty"`
+}
+
+// SealedInfo says how many rows are sealed: those of windows that begin before an instant, or of events
+// that the log no longer has.
+type SealedInfo struct {
+	Rows   int64   `json:"rows"`
+	Before *string `json:"windows_before,omitempty"`
+}
+
+func (p *progress) sealed() *SealedInfo {
+	if p.Sealed == nil {
+		return nil
+	}
+	out := &SealedInfo{Rows: p.Sealed.Rows}
+	if p.WindowsFrom != nil {
+		out.Before = instant(*p.WindowsFrom)
+	}
+	return out
 }
 
 // DryRun says what of a view would be kept, made anew and lost.
@@ -155,7 +175,7 @@ func (v *view) info() (Info, error) {
 		Name: v.name, Kind: string(v.kind), ID: v.id, Definition: doc.Definition, Extra: doc.Extra,
 		State: v.stateLocked(), Watermark: instant(p.AsOf.Watermark), Counts: p.Counts, Rows: p.Rows,
 		Columns: v.mu.columns, Sources: names(doc.Sources), Position: v.outside(p.Position).String(), AsOf: p.AsOf,
-		Plan: v.mu.explain, Warnings: warnings(v.mu.warned), Rebuilding: doc.Serving != nil, Verified: v.mu.verified,
+		Plan: v.mu.explain, Warnings: warnings(v.mu.warned), Rebuilding: doc.Serving != nil, Verified: v.mu.verified, Sealed: p.sealed(),
 		Created: v.created, Updated: v.updated,
 	}
 	for _, why := range []string{v.mu.failed, v.mu.trouble, v.mu.edit} {
@@ -205,6 +225,11 @@ func (s *Service) lag(doc *stored, p progress) (records int64, seconds float64, 
 	r := s.log.Read(doc.ids(), p.Position.Sequence)
 	defer r.Close()
 	first, ok, err := r.Next()
+	var gone *stream.Trimmed
+	if errors.As(err, &gone) { // the oldest of them are no longer there
+		m, err := s.log.Mark(gone.Stream)
+		return max(1, records), max(0, float64(s.Now().UnixMicro()-m.AppendTime)/1e6), err
+	}
 	if err != nil || !ok {
 		return records, 0, err
 	}

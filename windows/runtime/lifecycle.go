@@ -264,6 +264,9 @@ func (s *Service) Rebuild(_ context.Context, name string) (Info, error) {
 	if v.deleted() {
 		return Info{}, unknownView(name)
 	}
+	if err := v.mayRebuild(v.document()); err != nil {
+		return Info{}, err
+	}
 	v.stop(errEdited)
 	old := v.document()
 	next := *old

@@ -79,10 +79,10 @@ func (s *Service) LateEvents(name string, offset int64, limit int) (*LatePage, e
 		return nil, err
 	}
 	defer snap.Close()
-	page := &LatePage{Events: []LateEvent{}, First: h.LateFirst, End: h.LateFirst + p.Late, Next: offset}
-	if offset < h.LateFirst {
-		return nil, problem.New(410, "offset_gone", "late_%s begins at offset %d now; %d is gone", name, h.LateFirst, offset).
-			WithHint("read on from first_offset").With("first_offset", h.LateFirst)
+	page := &LatePage{Events: []LateEvent{}, First: h.LateFirst + p.LateGone, End: h.LateFirst + p.Late, Next: offset}
+	if offset < page.First {
+		return nil, problem.New(410, "offset_gone", "late_%s begins at offset %d now; %d is gone", name, page.First, offset).
+			WithHint("read on from first_offset").With("first_offset", page.First)
 	}
 	it := snap.Iter(lateKey(v.id, h.Version, offset-h.LateFirst), kv.PrefixEnd(versionKey(kv.Late, v.id, h.Version)))
 	for ok := it.First(); ok && err == nil && len(page.Events) < limit; ok = it.Next() {

@@ -25,9 +25,12 @@ type Proof struct {
 	Streams     []windows.TrackedStream
 	// AllowedLateness is 0 with late: drop.
 	AllowedLateness windows.Micros
-	// EventsFrom and StartAt say where the view begins (R2).
-	EventsFrom *windows.Micros
-	StartAt    stream.Sequence
+	// EventsFrom, WindowsFrom and StartAt say where the view begins (R2). What follows from StartAt is left
+	// to be worked out.
+	EventsFrom, WindowsFrom *windows.Micros
+	StartAt                 stream.Sequence
+	// Sealed are rows that a rebuild could not make again (R4).
+	Sealed *Sealed
 	// Catalog has the streams as they were when the view was made (R1).
 	Catalog query.Catalog
 	// Position is how far the view is, and Panics how many events made an operator panic up to there.
@@ -64,10 +67,14 @@ func (v *view) served(version uint32) *stored {
 
 func (v *view) proof(doc *stored, version uint32, at progress) *Proof {
 	s := v.svc
-	cfg := doc.engineConfig(false, nil)
+	startAt, windowsFrom := doc.StartAt, (*windows.Micros)(nil)
+	if at.Sealed != nil {
+		startAt, windowsFrom = 0, at.WindowsFrom
+	}
+	cfg := doc.engineConfig(false, windowsFrom)
 	p := &Proof{
 		Name: v.name, ID: v.id, Position: at.Position, Panics: at.Poisoned, Version: version, ViewVersion: int(doc.ViewVersion), Definition: doc.Definition, Streams: cfg.Streams,
-		AllowedLateness: cfg.AllowedLateness, EventsFrom: cfg.EventsFrom, StartAt: doc.StartAt, Catalog: relations{svc: s, fixed: true, bound: doc.Sources, views: doc.Views},
+		AllowedLateness: cfg.AllowedLateness, EventsFrom: cfg.EventsFrom, WindowsFrom: cfg.WindowsFrom, StartAt: startAt, Sealed: at.Sealed, Catalog: relations{svc: s, fixed: true, bound: doc.Sources, views: doc.Views},
 		Compile: func() (*query.Plan, error) { return s.compile(doc) },
 	}
 	if doc.Definition.Late == LateDrop {
@@ -85,6 +92,7 @@ type RefusedEvent struct {
 	Place     stream.Place
 	Watermark windows.Micros
 	Partial   bool
+	Time      windows.Micros
 }
 
 // FailedEvent is a row error as the view keeps it.
@@ -99,6 +107,8 @@ type Claim struct {
 	*Snapshot
 	Late   []RefusedEvent
 	Errors []FailedEvent
+	// Forgotten is the sequence up to which late records and row errors have expired (R3).
+	Forgotten stream.Sequence
 }
 
 // Claim returns what a view says and the proof that goes with it, both of one epoch.
@@ -112,12 +122,12 @@ func (s *Service) Claim(name string) (*Claim, *Proof, error) {
 		return nil, nil, err
 	}
 	defer snap.Close()
-	c := &Claim{}
+	c := &Claim{Forgotten: p.Forgotten}
 	if c.Snapshot, err = v.rowsAt(snap, h, p); err != nil {
 		return nil, nil, err
 	}
 	err = each(snap, versionKey(kv.Late, v.id, h.Version), func(r lateRecord) {
-		c.Late = append(c.Late, RefusedEvent{r.Stream, stream.Place{Partition: r.Partition, Offset: r.Offset}, r.Watermark, r.Outcome == string(engine.LatePartial)})
+		c.Late = append(c.Late, RefusedEvent{r.Stream, stream.Place{Partition: r.Partition, Offset: r.Offset}, r.Watermark, r.Outcome == string(engine.LatePartial), r.Time})
 	})
 	if err == nil {
 		err = each(snap, errorsKey(v.id, h.Version), func(r rowError) {

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -79,14 +80,18 @@ func (w *worker) expireRows(b *kv.Batch, next *progress) error {
 }
 
 // expireChanges removes the changes that were made before the retention, but none that a sink has
-// not taken. It returns the view's new head when the change stream begins elsewhere now.
-func (w *worker) expireChanges(b *kv.Batch, next *progress) *head {
+// not taken; late records, row errors and alarms go with the changes of their time. It returns the
+// view's new head when the change stream begins elsewhere now.
+func (w *worker) expireChanges(b *kv.Batch, next *progress) (*head, error) {
 	if w.doc.Retention == 0 {
 		next.Marks = nil
-		return nil
+		return nil, nil
 	}
 	marks := append([]mark{}, next.Marks...)
 	if n := len(marks); n == 0 || next.AppendTime-marks[n-1].At >= w.doc.step() {
+		if n > 0 && before(marks[n-1].Position, w.done.Position) { // the last epoch of the step before
+			marks = append(marks, mark{w.done.AppendTime, w.done.Position})
+		}
 		marks = append(marks, mark{next.AppendTime, next.Position})
 	}
 	gone := -1
@@ -97,7 +102,10 @@ func (w *worker) expireChanges(b *kv.Batch, next *progress) *head {
 	}
 	next.Marks = marks[max(gone, 0):]
 	if gone < 0 {
-		return nil
+		return nil, nil
+	}
+	if err := w.forget(b, marks[gone].Position, next); err != nil {
+		return nil, err
 	}
 	h, _ := w.v.published()
 	to := marks[gone].Position
@@ -105,17 +113,62 @@ func (w *worker) expireChanges(b *kv.Batch, next *progress) *head {
 		if w.doc.isRebuild() {
 			b.DeleteRange(besidePrefix(w.v.id, w.doc.Version), besideKey(w.v.id, w.doc.Version, stream.Position{Sequence: to.Sequence, Within: to.Within + 1}))
 		}
-		return nil
+		return nil, nil
 	}
 	if !before(h.ChangesFrom, to) {
-		return nil
+		return nil, nil
 	}
 	behind := to
 	behind.Within++
 	b.DeleteRange(changeKey(w.v.id, stream.Position{}), changeKey(w.v.id, behind))
 	h.ChangesFrom, h.Trimmed = to, true
 	b.Set(headKey(w.v.id), mustJSON(h))
-	return &h
+	return &h, nil
+}
+
+// forget removes the late records and row errors of entries up to a position, and lets the follower
+// remove what it made of them.
+func (w *worker) forget(b *kv.Batch, to stream.Position, next *progress) error {
+	if to.Sequence <= next.Forgotten {
+		return nil
+	}
+	next.Forgotten = to.Sequence
+	id, version := w.v.id, w.doc.Version
+	late := w.svc.kv.Iter(lateKey(id, version, next.LateGone), kv.PrefixEnd(versionKey(kv.Late, id, version)))
+	var err error
+	for ok := late.First(); ok; ok = late.Next() {
+		var r struct {
+			Sequence stream.Sequence `json:"sequence"`
+		}
+		if err = json.Unmarshal(late.Value(), &r); err != nil || r.Sequence > to.Sequence {
+			break
+		}
+		next.LateGone++
+	}
+	if err = errors.Join(err, late.Close()); err != nil {
+		return err
+	}
+	if next.LateGone > 0 {
+		b.DeleteRange(versionKey(kv.Late, id, version), lateKey(id, version, next.LateGone))
+	}
+	failed := w.svc.kv.Iter(errorsKey(id, version), kv.PrefixEnd(errorsKey(id, version)))
+	for ok := failed.First(); ok && err == nil; ok = failed.Next() {
+		var r struct {
+			Sequence stream.Sequence `json:"sequence"`
+		}
+		if err = json.Unmarshal(failed.Value(), &r); err == nil && r.Sequence <= to.Sequence {
+			b.Delete(append([]byte{}, failed.Key()...))
+			next.ErrorsGone++
+			next.Counts.RowErrors--
+		}
+	}
+	if err = errors.Join(err, failed.Close()); err != nil {
+		return err
+	}
+	if f, ok := w.follower.(Forgetter); ok && w.serving {
+		return f.Forget(b, w.v.outside(to))
+	}
+	return nil
 }
 
 // sinksHold reports whether every sink has a view's changes up to a position.

@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -108,4 +109,59 @@ func TestOldChangesGoAndTheirPositionsAreAGap(t *testing.T) {
 	if n != 3 {
 		t.Errorf("%d epochs are left, not 3", n)
 	}
+}
+
+// R3: late records and row errors go with the changes of their time.
+func TestOldLateRecordsAndRowErrorsGo(t *testing.T) {
+	t.Parallel()
+	var passed atomic.Int64
+	w := viewtest.New(t, func(w *viewtest.World) {
+		began := time.Now()
+		w.Clock = func() time.Time { return began.Add(time.Duration(passed.Load())) }
+	})
+	w.Stream("checkouts", checkouts)
+	w.View("errors", strings.Replace(manyViews["errors"], "{", `{"retention":"1h","throttle":"0s",`, 1))
+	w.Until("errors", w.Post("checkouts", 0, sale("12:00:10", "7", 5), sale("12:10:00", "DE", 5)))
+	late := func(n int, country string) {
+		for range n {
+			w.Until("errors", w.Post("checkouts", 0, sale("12:00:20", country, 6)))
+		}
+	}
+	late(3, "8")
+	w.Until("errors", w.Post("checkouts", 0, sale("12:10:01", "FR", 5)))
+	passed.Add(int64(50 * time.Minute))
+	late(2, "9")
+	w.Until("errors", w.Post("checkouts", 0, sale("12:10:02", "IT", 5), sale("12:10:03", "5", 5)))
+	check := func(first, end, failed int64) {
+		t.Helper()
+		page, err := w.Views.LateEvents("errors", first, 100)
+		if err != nil || page.First != first || page.End != end || len(page.Events) != int(end-first) || len(page.Events) > 0 && page.Events[0].Number != first {
+			t.Errorf("late events: %+v %v, want %d to %d", page, err, first, end)
+		}
+		info, err := w.Views.Get("errors")
+		list, lerr := w.Views.Errors("errors", "", 0)
+		if err != nil || lerr != nil || info.Counts.RowErrors != failed || len(list.Items) != int(failed) {
+			t.Errorf("%d row errors, %d listed, want %d: %v %v", info.Counts.RowErrors, len(list.Items), failed, err, lerr)
+		}
+		if info.Counts.LateDropped != end { // a count is no list: it says how many there ever were
+			t.Errorf("%d late events counted, not %d", info.Counts.LateDropped, end)
+		}
+	}
+	check(0, 5, 3)
+	passed.Add(int64(20 * time.Minute))
+	late(1, "9")
+	check(3, 6, 1)
+	if _, err := w.Views.LateEvents("errors", 2, 100); problemOf(err) != "410 offset_gone" {
+		t.Errorf("a late event that is gone: %v", err)
+	}
+	w.Reopen()
+	check(3, 6, 1)
+	passed.Add(int64(50 * time.Minute))
+	w.Until("errors", w.Post("checkouts", 0, sale("12:10:04", "XX", 5)))
+	check(5, 6, 1)
+	if _, err := w.Views.Rebuild(t.Context(), "errors"); err != nil {
+		t.Fatal(err)
+	}
+	untilBuilt(w, "errors")
+	check(5, 6, 1)
 }

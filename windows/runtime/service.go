@@ -128,6 +128,12 @@ type Follower interface {
 	Epoch(b *kv.Batch, e *Epoch) error
 }
 
+// Forgetter is a follower that removes what it has made of epochs up to a position, when a view's
+// retention says so (R3). Its newest entry may stay.
+type Forgetter interface {
+	Forget(b *kv.Batch, upTo stream.Position) error
+}
+
 // Attach sets what is added to the views of a kind.
 func (s *Service) Attach(kind catalog.Kind, a Attachment) { s.attachments[kind] = a }
 

@@ -22,10 +22,19 @@ func (d *stored) startInstant() (windows.Micros, bool) {
 
 // begin is the progress of a version that has read nothing, and where its streams stand there. A
 // view that starts at the log's end has the watermarks that its streams have at that place (R2).
-// They are worked out from the log, so that every rebuild begins with the same ones.
-func (s *Service) begin(doc *stored) (progress, []windows.StreamState, error) {
+// They are worked out from the log, so that every rebuild begins with the same ones. at are the marks
+// of the streams of which retention has removed the beginning.
+func (s *Service) begin(doc *stored, at map[stream.ID]stream.Mark) (progress, []windows.StreamState, error) {
 	p := s.beginning(doc.ViewVersion)
-	if doc.StartAt == 0 {
+	var err error
+	if p.Sealed, p.WindowsFrom, err = s.sealing(doc, at); err != nil {
+		return p, nil, err
+	}
+	gone := stream.Sequence(0)
+	for _, m := range at {
+		gone = max(gone, m.Sequence)
+	}
+	if doc.StartAt == 0 || gone > doc.StartAt {
 		return p, nil, nil
 	}
 	plan, err := s.compile(doc)
@@ -33,6 +42,9 @@ func (s *Service) begin(doc *stored) (progress, []windows.StreamState, error) {
 		return p, nil, fatal{err}
 	}
 	tracker := windows.NewTracker(plan.Time == query.AppendTime, doc.engineConfig(false, nil).Streams)
+	for id, m := range at {
+		tracker.Mark(id, m)
+	}
 	names := doc.streamNames()
 	r := s.log.Read(doc.ids(), 0)
 	defer r.Close()

@@ -115,12 +115,19 @@ type progress struct {
 	Late int64 `json:"late"`
 	// Rows is how many rows there are.
 	Rows int64 `json:"rows"`
+	// Forgotten is the sequence up to which late records and row errors have expired (R3); LateGone and
+	// ErrorsGone are how many did.
+	Forgotten  stream.Sequence `json:"forgotten,omitempty"`
+	LateGone   int64           `json:"late_gone,omitempty"`
+	ErrorsGone int64           `json:"errors_gone,omitempty"`
 	// Poisoned is how many events made an operator panic; they are in Counts.RowErrors too.
 	Poisoned int64 `json:"poisoned,omitempty"`
 	// Live: the view has once caught up with its streams.
 	Live bool `json:"live"`
 	// WindowsFrom is the start of the first windows that are given out; nil: all are (R2).
 	WindowsFrom *windows.Micros `json:"windows_from,omitempty"`
+	// Sealed are rows that a rebuild could not make again (R4); nil: there are none.
+	Sealed *Sealed `json:"sealed,omitempty"`
 	// AppendTime is that of the last entry behind the position.
 	AppendTime windows.Micros `json:"append_time"`
 	// Oldest: rows with an earlier time have expired; nil: none has. Marks say where the view stood
@@ -365,7 +372,10 @@ func (d *stored) engineConfig(evidence bool, windowsFrom *windows.Micros) engine
 		Evidence:        evidence,
 	}
 	if at, ok := d.startInstant(); ok {
-		c.EventsFrom, c.WindowsFrom = &at, &at
+		c.EventsFrom = &at
+		if windowsFrom == nil || *windowsFrom < at {
+			c.WindowsFrom = &at
+		}
 	}
 	if d.Definition.Late == LateDrop {
 		c.Late = engine.Drop

@@ -141,8 +141,12 @@ func (w *worker) reload() error {
 	var err error
 	var seeds []windows.StreamState
 	w.done, err = getJSON[progress](w.svc.kv, progressKey(id, version))
-	if errors.Is(err, kv.ErrNotFound) {
-		w.done, seeds, err = w.svc.begin(w.doc)
+	var began map[stream.ID]stream.Mark
+	first := errors.Is(err, kv.ErrNotFound)
+	if first {
+		if began, err = w.marksNow(); err == nil {
+			w.done, seeds, err = w.svc.begin(w.doc, began)
+		}
 	}
 	if err != nil {
 		return err
@@ -171,10 +175,22 @@ func (w *worker) reload() error {
 	w.asOf, w.at, w.last, w.in = w.done.AsOf.clone(), w.done.AppendTime, w.done.Position.Sequence, pending{}
 	w.poison, w.out = nil, nil
 	w.reader = w.svc.log.Read(w.doc.ids(), w.last)
-	if w.last == 0 {
-		w.beginAtMarks()
+	if w.last > 0 {
+		return nil
 	}
+	for id, m := range marks(w.reader, w.doc.ids()) {
+		if first && m.Sequence != began[id].Sequence { // retention has removed more meanwhile
+			return w.reload()
+		}
+	}
+	w.beginAtMarks()
 	return nil
+}
+
+// marksNow are where the view's streams begin in the log now.
+func (w *worker) marksNow() (map[stream.ID]stream.Mark, error) {
+	r := w.svc.log.Read(w.doc.ids(), 0)
+	return marks(r, w.doc.ids()), r.Close()
 }
 
 // beginAtMarks lets a version that has read nothing begin with what the log remembers of the events

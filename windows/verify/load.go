@@ -30,6 +30,15 @@ type prover struct {
 	put     func(table int, rows *row.Batch) error
 	events  int64
 
+	matcher *matcher
+	// shape and sealed say which rows have lost events; nil: none has.
+	shape  *runtime.Shape
+	sealed *runtime.Sealed
+	// forgotten is how many late records, and failed which row errors, the view keeps no more (R3).
+	forgotten int
+	failed    map[judge.Event]bool
+	crossed   bool
+
 	// counts says of the event in work whether it is in its stream's table; each hears of it.
 	counts bool
 	each   func()
@@ -110,7 +119,7 @@ func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runti
 		}
 	}
 	p.judge = judge.New(plan, judge.Config{
-		AllowedLateness: proof.AllowedLateness, Streams: proof.Streams, EventsFrom: proof.EventsFrom, WindowsFrom: proof.EventsFrom,
+		AllowedLateness: proof.AllowedLateness, Streams: proof.Streams, EventsFrom: proof.EventsFrom, WindowsFrom: proof.WindowsFrom,
 		StartAt: proof.StartAt, Outside: outside, Functions: judge.Functions(plan), Tell: p.tell,
 	})
 	return p
@@ -155,6 +164,9 @@ func (p *prover) load(ctx context.Context, put func(int, *row.Batch) error) (str
 	}
 	reader := p.v.Log.Read(ids, 0)
 	defer reader.Close()
+	if err := p.beginAt(reader, ids); err != nil {
+		return "", err
+	}
 	for {
 		e, ok, err := reader.Next()
 		if err != nil {
@@ -166,10 +178,14 @@ func (p *prover) load(ctx context.Context, put func(int, *row.Batch) error) (str
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
+		if e.Sequence() > p.claim.Forgotten {
+			p.cross()
+		}
 		if err := p.take(e); err != nil {
 			return "", err
 		}
 	}
+	p.cross()
 	p.judge.Start() // where nothing came behind StartAt
 	for i, s := range p.sources {
 		if err := p.flush(i, &s.rows, s.fields); err != nil {
@@ -180,6 +196,57 @@ func (p *prover) load(ctx context.Context, put func(int, *row.Batch) error) (str
 		return "", err
 	}
 	return p.sql()
+}
+
+// cross notes what was refused and what failed up to the place from which on the view keeps its late
+// records and row errors.
+func (p *prover) cross() {
+	if p.crossed || p.claim.Forgotten == 0 {
+		return
+	}
+	p.crossed = true
+	v := p.judge.Verdict()
+	p.forgotten, p.failed = len(v.Records), map[judge.Event]bool{}
+	for ev := range v.Outside {
+		p.failed[ev] = true
+	}
+}
+
+// beginAt begins at what the log still has: rows that are made of more are set aside (R4).
+func (p *prover) beginAt(reader stream.Reader, ids []stream.ID) error {
+	at := map[stream.ID]stream.Mark{}
+	for _, id := range ids {
+		if m := reader.Start(id); m.Sequence > 0 {
+			at[id] = m
+			p.judge.Mark(id, m)
+		}
+	}
+	if len(at) == 0 && p.proof.Sealed == nil {
+		return nil
+	}
+	shape, err := runtime.ShapeOf(p.plan)
+	if err != nil {
+		for _, s := range p.sources {
+			for n, first := range at[s.ID].First {
+				if first > 0 {
+					return unknown("the log no longer holds the first %d events of stream %s, partition %d, and %v: rows made of them can't be worked out again", first, s.Name, n, err)
+				}
+			}
+		}
+		return nil
+	}
+	z := shape.Cut(at, p.proof.StartAt)
+	switch {
+	case z == nil:
+		z = p.proof.Sealed
+	case p.proof.Sealed != nil:
+		z.Before = max(z.Before, p.proof.Sealed.Before)
+	}
+	if z == nil {
+		return nil
+	}
+	p.shape, p.sealed = shape, z
+	return p.matcher.setAside(func(key []byte) (bool, error) { return shape.Lacks(z, key) })
 }
 
 // take judges an entry and keeps the events that count.
@@ -369,7 +436,13 @@ func (p *prover) left(number int, a *query.Assign, ctes bool) (query.Left, error
 			}
 		}
 	}
-	if from := p.judge.WindowsFrom(); from != nil {
+	from := p.judge.WindowsFrom()
+	if p.sealed != nil {
+		if behind := p.shape.WindowsFrom(p.sealed); behind != nil && (from == nil || *from < *behind) {
+			from = behind
+		}
+	}
+	if from != nil {
 		output = append(output, fmt.Sprintf("window_start >= make_timestamp(%d)", *from))
 	}
 	if oldest := p.claim.AsOf.Oldest; oldest != nil && !p.plan.NeverFinal {
@@ -406,20 +479,59 @@ func (p *prover) besides(res *Result) {
 	v := p.judge.Verdict()
 	late := newSides()
 	for _, r := range p.claim.Late {
+		if p.untold(p.id(r.Stream), r.Place, r.Time) {
+			continue
+		}
 		late.live(judge.Event{Stream: p.id(r.Stream), Place: r.Place}, refusalText(r.Watermark, r.Partial))
 	}
-	for _, r := range v.Records {
+	for i, r := range v.Records {
+		if i < p.forgotten || p.untold(r.Event.Stream, r.Event.Place, r.Time) {
+			continue
+		}
 		late.batch(r.Event, refusalText(r.Watermark, r.Partial))
 	}
 	res.LateDifferences = late.differences(p.name)
 	failed := newSides()
 	for _, e := range p.claim.Errors {
+		if p.gone(p.id(e.Stream), e.Place) {
+			continue
+		}
 		failed.live(judge.Event{Stream: p.id(e.Stream), Place: e.Place}, "row_error")
 	}
 	for ev := range v.Outside {
+		if p.failed[ev] {
+			continue
+		}
 		failed.batch(ev, "row_error")
 	}
 	res.RowErrorDifferences = failed.differences(p.name)
+}
+
+// gone reports whether the log no longer has an event.
+func (p *prover) gone(id stream.ID, at stream.Place) bool {
+	if p.sealed == nil {
+		return false
+	}
+	first := p.sealed.First[id]
+	return int(at.Partition) < len(first) && at.Offset < first[at.Partition]
+}
+
+// untold reports whether the log no longer tells if an event was late: it is gone, or it may have
+// touched a session that is.
+func (p *prover) untold(id stream.ID, at stream.Place, when windows.Micros) bool {
+	if p.gone(id, at) {
+		return true
+	}
+	from := p.judge.WindowsFrom()
+	if p.sealed != nil {
+		from = p.shape.WindowsFrom(p.sealed)
+	}
+	for _, a := range p.assigns {
+		if a.Kind == windows.Session && p.sealed != nil && from != nil && when < *from {
+			return true
+		}
+	}
+	return false
 }
 
 func refusalText(watermark windows.Micros, partial bool) string {

@@ -23,6 +23,7 @@ type matcher struct {
 	// index are the live rows by what is exact of them.
 	index   map[string][]int
 	matched []bool
+	sealed  int // live rows that can't be told
 	sample  []Pair
 	// extra are rows of the batch answer without a partner, at most MaxDifferences of them.
 	extra      *row.Batch
@@ -33,6 +34,20 @@ type matcher struct {
 
 func newMatcher(live *runtime.Snapshot, dimensions []bool) *matcher {
 	return &matcher{live: live, dimensions: dimensions, matched: make([]bool, live.Rows.Len)}
+}
+
+// setAside leaves out the live rows of which f says so by their keys. It comes before the first row.
+func (m *matcher) setAside(f func(key []byte) (bool, error)) error {
+	for i, key := range m.live.Keys {
+		aside, err := f(key)
+		if err != nil {
+			return err
+		}
+		if m.matched[i] = aside; aside {
+			m.sealed++
+		}
+	}
+	return nil
 }
 
 // begin indexes the live rows, once the types of the batch answer are known.
@@ -49,6 +64,9 @@ func (m *matcher) begin(fields []row.Field) error {
 	}
 	m.index = make(map[string][]int, m.live.Rows.Len)
 	for i := range m.live.Rows.Len {
+		if m.matched[i] { // set aside
+			continue
+		}
 		m.key = m.exact(m.key[:0], m.live.Rows, i, nil)
 		m.index[string(m.key)] = append(m.index[string(m.key)], i)
 	}
@@ -140,10 +158,14 @@ func (m *matcher) text(live int) rawJSON {
 func (m *matcher) finish(res *Result) {
 	res.Sample = append(res.Sample, m.sample...)
 	if m.index == nil { // the batch answer is empty
-		for i := range min(m.live.Rows.Len, MaxDifferences) {
-			res.Differences = append(res.Differences, Pair{Live: m.text(i)})
+		for i, aside := range m.matched {
+			if aside {
+				continue
+			}
+			if res.DifferenceCount++; len(res.Differences) < MaxDifferences {
+				res.Differences = append(res.Differences, Pair{Live: m.text(i)})
+			}
 		}
-		res.DifferenceCount = m.live.Rows.Len
 		return
 	}
 	partner := map[string][]int{}

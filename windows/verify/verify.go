@@ -40,8 +40,10 @@ type Result struct {
 	Reason string `json:"reason,omitempty"`
 	// Position is where both sides stand.
 	Position string `json:"position"`
-	// Rows is the number of rows of the view, Events that of the log's events behind them.
+	// Rows is the number of rows of the view, Events that of the log's events behind them. Sealed are those
+	// of the rows that can't be told: the log no longer has all their events (R4).
 	Rows   int   `json:"rows"`
+	Sealed int   `json:"sealed_rows,omitempty"`
 	Events int64 `json:"events"`
 	// Differences are rows that one side alone has, or has otherwise; the first MaxDifferences of
 	// DifferenceCount.
@@ -104,7 +106,10 @@ func (v *Verifier) Verify(ctx context.Context, name string, progress func(events
 	err = v.compare(ctx, res, claim, proof, progress)
 	var c *cannotTell
 	var p *problem.Problem
+	var gone *stream.Trimmed
 	switch {
+	case errors.As(err, &gone):
+		res.cannotTell("retention removed events while they were read: ask again")
 	case errors.As(err, &c):
 		res.cannotTell(c.why)
 	case errors.As(err, &p) && p.Code == "too_large":
@@ -137,10 +142,8 @@ func (v *Verifier) compare(ctx context.Context, res *Result, claim *runtime.Clai
 		if err != nil {
 			return err
 		}
-		for n, p := range st.Partitions {
-			if p.First > 0 {
-				return unknown("the log no longer holds the first %d events of stream %s, partition %d: rows made of them can't be worked out again", p.First, s.Name, n)
-			}
+		for _, p := range st.Partitions {
+			total -= int64(p.First)
 		}
 		for _, o := range claim.AsOf.Offsets[s.Name] {
 			total += int64(o)
@@ -149,14 +152,20 @@ func (v *Verifier) compare(ctx context.Context, res *Result, claim *runtime.Clai
 	p := newProver(v, plan, proof, claim)
 	p.progress = func(n int64) { progress(n, total) }
 	m := newMatcher(claim.Snapshot, plan.Dimensions)
+	p.matcher = m
 	if err := v.Scratch(ctx, p.tables(), func(put func(int, *row.Batch) error) (string, error) { return p.load(ctx, put) }, m.batch); err != nil {
 		return err
 	}
 	m.finish(res)
 	res.Events = p.events
 	p.besides(res)
-	if res.Result = Equal; res.DifferenceCount > 0 || len(res.LateDifferences) > 0 || len(res.RowErrorDifferences) > 0 {
+	res.Sealed = m.sealed
+	switch res.Result = Equal; {
+	case res.DifferenceCount > 0 || len(res.LateDifferences) > 0 || len(res.RowErrorDifferences) > 0:
 		res.Result = Different
+	case m.sealed > 0:
+		res.Result = CannotTell
+		res.Reason = fmt.Sprintf("the log no longer has all events of %d rows, which can't be worked out again; the other %d are equal", m.sealed, res.Rows-m.sealed)
 	}
 	return nil
 }

@@ -1,0 +1,75 @@
+package runtime_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"tidemark/storage/kv"
+	"tidemark/windows/runtime"
+	"tidemark/windows/runtime/viewtest"
+)
+
+// Views that may keep nothing in memory have the same to show, also with a crash after each epoch.
+func TestViewsWithoutMemoryGiveTheSame(t *testing.T) {
+	t.Parallel()
+	want := tell(t, func(*viewtest.World, int, string) {})
+	for name, crash := range map[string]bool{"no crash": false, "a crash after each epoch": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spilled := int64(0)
+			got := tell(t, func(w *viewtest.World, _ int, receipt string) {
+				for view := range storyViews {
+					w.Until(view, receipt)
+				}
+				for _, g := range w.Views.Gauges() {
+					spilled += g.Memory.Evicted
+				}
+				if crash {
+					w.Crash()
+				}
+			}, func(w *viewtest.World) { w.Options.StateBytes = 1 })
+			for view := range storyViews {
+				diff(t, view+"\n"+got[view], view+"\n"+want[view])
+			}
+			if spilled == 0 {
+				t.Error("nothing left the memory")
+			}
+		})
+	}
+}
+
+// A view whose state was written in a format of an earlier program is made again of the log beside
+// its rows, and its change stream goes on; when the log no longer reaches back, it says so.
+func TestViewOfAnEarlierFormatIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("checkouts", checkouts)
+	w.View("total", storyViews["total"])
+	w.Until("total", w.Post("checkouts", 0, sale("12:00:10", "DE", 5)))
+	before := standing(t, w, "total")
+	between(t, w, func(store *kv.Store) {
+		b := store.NewBatch()
+		prefix := []byte{byte(kv.State)}
+		it := store.Iter(prefix, kv.PrefixEnd(prefix))
+		for ok := it.First(); ok; ok = it.Next() {
+			if k := it.Key(); len(k) == 1+8+1+4+1+1 && bytes.HasSuffix(k, []byte{1, 'v'}) {
+				b.Delete(append([]byte{}, k...))
+			}
+		}
+		if err := it.Close(); err != nil || b.Empty() {
+			t.Fatalf("no format to take away: %v", err)
+		}
+		if err := b.Commit(true); err != nil {
+			t.Fatal(err)
+		}
+	})
+	w.Until("total", w.Post("checkouts", 0, sale("12:00:20", "DE", 4)))
+	diff(t, w.Rows("total", runtime.RowsQuery{}), `provisional 0 {"n":2,"s":9}`+"\n")
+	if isGap(w, "total", before) {
+		t.Error("the change stream began anew")
+	}
+	if info, err := w.Views.Get("total"); err != nil || info.Rebuilding || strings.Contains(info.Reason, "format") {
+		t.Errorf("%+v %v", info, err)
+	}
+}
