@@ -7,7 +7,7 @@
 #   make screenshots
 #   make bench-ui   what a tick of a busy dashboard costs in a browser
 #   make bench      the benchmarks behind every figure in the docs
-#   make torture    kills a serving binary under load and counts what is lost
+#   make torture    kills and overloads a serving binary and counts what is lost
 #   make torture-views  the same with ten views, compared with their batch answers each time
 
 SHELL := /bin/bash
@@ -61,6 +61,7 @@ bench-ui:
 
 torture: build
 	bin/tidemark bench torture
+	bin/tidemark bench torture-overload
 
 torture-views: build
 	bin/tidemark bench torture-views

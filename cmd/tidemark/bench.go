@@ -29,9 +29,11 @@ type benchCmd struct {
 	Fanout  benchFanoutCmd  `cmd:"" help:"Many websockets on one view, against a bare broadcast of the same frames."`
 	Torture benchTortureCmd `cmd:"" help:"Kill a serving process under load, again and again, and count what is lost."`
 
-	TortureViews benchTortureViewsCmd `cmd:"" help:"The same under ten views: their rows are compared with the batch answer after each kill."`
-	StatePart    benchStatePartCmd    `cmd:"" hidden:"" help:"One process of state."`
-	Broadcast    benchBroadcastCmd    `cmd:"" hidden:"" help:"The other side of fanout."`
+	TortureViews    benchTortureViewsCmd    `cmd:"" help:"The same under ten views: their rows are compared with the batch answer after each kill."`
+	TortureOverload benchTortureOverloadCmd `cmd:"" help:"Send several times what a server can take, and see what it holds, answers and loses."`
+
+	StatePart benchStatePartCmd `cmd:"" hidden:"" help:"One process of state."`
+	Broadcast benchBroadcastCmd `cmd:"" hidden:"" help:"The other side of fanout."`
 }
 
 type benchIngestCmd struct {

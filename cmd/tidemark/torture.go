@@ -110,8 +110,11 @@ func (c *benchTortureCmd) killAgainAndAgain(ctx context.Context, v *victim, rng 
 // victim is a serving process that is killed and started again on one directory and address.
 type victim struct {
 	dir, addr, exe string
-	cmd            *exec.Cmd
-	log            bytes.Buffer
+	// more are arguments of the server; pinned asks for one core, where taskset exists.
+	more   []string
+	pinned bool
+	cmd    *exec.Cmd
+	log    bytes.Buffer
 }
 
 func newVictim(dir string) (*victim, error) {
@@ -131,7 +134,11 @@ func (v *victim) client() *client { return serverFlags{Server: "http://" + v.add
 // start starts the process and waits until it is ready.
 func (v *victim) start(ctx context.Context) error {
 	v.log.Reset()
-	v.cmd = exec.Command(v.exe, "serve", "--data", v.dir, "--listen", v.addr, "--log-level", "error", "--history-memory", "256MB", "--history-threads", "1")
+	args := append([]string{v.exe, "serve", "--data", v.dir, "--listen", v.addr, "--log-level", "error", "--history-memory", "256MB", "--history-threads", "1"}, v.more...)
+	if taskset, err := exec.LookPath("taskset"); err == nil && v.pinned {
+		args = append([]string{taskset, "-c", "0"}, args...) // which becomes the server itself
+	}
+	v.cmd = exec.Command(args[0], args[1:]...)
 	v.cmd.Stderr = &v.log
 	if err := v.cmd.Start(); err != nil {
 		return err
@@ -152,6 +159,8 @@ func (v *victim) start(ctx context.Context) error {
 	v.kill()
 	return fmt.Errorf("the server did not become ready: %s", v.log.String())
 }
+
+func (v *victim) pid() int { return v.cmd.Process.Pid }
 
 func (v *victim) kill() {
 	if v.cmd != nil {
