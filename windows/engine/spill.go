@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"tidemark/windows"
@@ -117,7 +118,7 @@ func (e *Engine) spilling() []spiller {
 // than limit in memory (0: no limit), or much, is not loaded: its entries come when they are asked
 // for.
 func (e *Engine) Recover(s Store, limit int64) error {
-	e.store = s
+	e.store, e.resident = s, e.Resident()
 	value, err := s.Get(FormatKey())
 	if err != nil {
 		return err
@@ -214,18 +215,23 @@ func (e *Engine) breaks(err error) {
 type Memory struct {
 	// Bytes is about what the state takes in memory, SpilledBytes what the entries that are in the
 	// store alone would take.
-	Bytes, SpilledBytes int64
+	Bytes        int64 `json:"bytes"`
+	SpilledBytes int64 `json:"spilled_bytes"`
 	// Entries are the groups and the rows given out, Spilled those of them that are in the store
 	// alone.
-	Entries, Spilled int64
+	Entries int64 `json:"entries"`
+	Spilled int64 `json:"spilled_entries"`
 	// Evicted is how many entries have left the memory since the start, Reads how often the store
 	// was asked for one.
-	Evicted, Reads int64
+	Evicted int64 `json:"evicted"`
+	Reads   int64 `json:"misses"`
+	// Resident are the kinds of state that stay in memory whatever their size.
+	Resident []string `json:"in_memory_only"`
 }
 
 // Memory tells what the engine keeps.
 func (e *Engine) Memory() Memory {
-	m := Memory{Evicted: e.spilled, Reads: e.reads}
+	m := Memory{Evicted: e.spilled, Reads: e.reads, Resident: e.resident}
 	for _, op := range e.ops {
 		if o, ok := op.(interface{ memory() int64 }); ok {
 			m.Bytes += o.memory()
@@ -257,8 +263,12 @@ func (e *Engine) Evict(limit int64) {
 
 // Resident names the kinds of state of the plan that stay in memory whatever their size.
 func (e *Engine) Resident() []string {
-	var out []string
-	add := func(space byte) { out = append(out, stateKinds[space]) }
+	out := []string{}
+	add := func(space byte) {
+		if kind := stateKinds[space]; !slices.Contains(out, kind) {
+			out = append(out, kind)
+		}
+	}
 	for _, op := range e.ops {
 		switch o := op.(type) {
 		case *aggregate:
