@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	parquet "github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -229,5 +232,72 @@ func TestAnIDIsFoundHoweverItIsWritten(t *testing.T) {
 				t.Errorf("%s: %s", name, got)
 			}
 		}
+	}
+}
+
+// What is no JSON of the right shape is 400; a value that can't be is 422, of streams and of views.
+func TestABadDurationIsTheSameMistakeEverywhere(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.must("PUT", "/v1/streams/orders", `{}`, nil)
+	view := `"sql":"SELECT count(*) AS n FROM orders"`
+	for request, want := range map[string]int{
+		`streams/orders {"idle_timeout":"soon"}`:       422,
+		`streams/orders {"idle_timeout":5}`:            422,
+		`streams/orders {"retention":{"age":"soon"}}`:  422,
+		`streams/orders {"idle":"5s"}`:                 400,
+		`streams/orders {`:                             400,
+		`views/all {` + view + `,"epoch":"soon"}`:      422,
+		`views/all {` + view + `,"throttle":5}`:        422,
+		`views/all {` + view + `,"retention":"soon"}`:  422,
+		`views/all {` + view + `,"epochs":"5s"}`:       400,
+		`views/all {` + view + `,"emit":5}`:            400,
+		`views/all {`:                                  400,
+		`alerts/one {` + view + `,"cooldown":"soon"}`:  422,
+		`alerts/one {` + view + `,"cooldowns":"soon"}`: 400,
+		`dashboards/d {"title":"x","range":"soon"}`:    422,
+		`dashboards/d {"titles":"x"}`:                  400,
+	} {
+		path, body, _ := strings.Cut(request, " ")
+		if status, answer := s.call("PUT", "/v1/"+path, body); status != want {
+			t.Errorf("%s: %d %s, not %d", request, status, answer, want)
+		}
+	}
+}
+
+func TestQueriesAnswerAsArrowAndParquet(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	s.sell(time.Minute, 10)
+	s.historyHas("sales", 1)
+	ask := func(accept string) (*http.Response, []byte) {
+		req, err := http.NewRequest("POST", s.url("/v1/query"), strings.NewReader(`{"sql":"SELECT shop, amount FROM sales"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", accept)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, body
+	}
+	resp, body := ask("application/vnd.apache.parquet")
+	file, err := parquet.NewParquetReader(bytes.NewReader(body))
+	if err != nil || file.NumRows() != 1 || resp.Header.Get("Content-Type") != "application/vnd.apache.parquet" {
+		t.Errorf("%d %s %v", resp.StatusCode, resp.Header, err)
+	}
+	resp, body = ask("text/html;q=0.5, application/vnd.apache.arrow.stream")
+	stream, err := ipc.NewReader(bytes.NewReader(body))
+	if err != nil || !stream.Next() || stream.RecordBatch().NumRows() != 1 || resp.Header.Get("Content-Type") != "application/vnd.apache.arrow.stream" {
+		t.Errorf("%d %s %v", resp.StatusCode, resp.Header, err)
+	}
+	if resp, body := ask("image/png"); resp.StatusCode != 406 || !bytes.Contains(body, []byte("parquet")) {
+		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 }

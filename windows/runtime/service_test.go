@@ -319,7 +319,7 @@ func TestHostileDefinitionsAreRefused(t *testing.T) {
 		{"no JSON", `{`, "400 bad_body"},
 		{"two objects", `{} {}`, "400 bad_body"},
 		{"unknown member", `{"sql":"SELECT 1","throtle":"1s"}`, "400 bad_body"},
-		{"a duration that is none", `{"sql":"SELECT 1","throttle":"soon"}`, "400 bad_body"},
+		{"a duration that is none", `{"sql":"SELECT 1","throttle":"soon"}`, "422 bad_option"},
 		{"drop that waits", `{"sql":"SELECT 1","late":"drop","allowed_lateness":"1h"}`, "422 bad_option"},
 		{"late in other words", `{"sql":"SELECT 1","late":"maybe"}`, "422 bad_option"},
 		{"emit in other words", `{"sql":"SELECT 1","emit":"all"}`, "422 bad_option"},
