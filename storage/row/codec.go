@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"runtime"
 	"slices"
 	"sync"
 )
@@ -70,12 +71,18 @@ func EncodeBatch(dst []byte, fields []Field, b *Batch) []byte {
 		e.body = e.column(e.body[:0], v, b.Len)
 		dst = binary.AppendUvarint(dst, uint64(len(e.body)))
 		dst = append(dst, e.body...)
+		if b.Len >= yieldRows {
+			runtime.Gosched() // who waits for an answer goes first
+		}
 	}
 	if cap(e.body) <= maxKept {
 		encoders.Put(e)
 	}
 	return dst
 }
+
+// yieldRows is how many rows a batch has that takes long enough for others to wait for.
+const yieldRows = 8192
 
 // encoder is memory that EncodeBatch uses again.
 type encoder struct {

@@ -115,8 +115,7 @@ func (q *sequencer) addEvents(c *commit, call *call) error {
 }
 
 func (q *sequencer) checkCall(c *commit, call *call) error {
-	types := columnTypes{}
-	if !types.agree(call) {
+	if types := (columnTypes{}); len(call.events) > 1 && !types.agree(call) {
 		return fmt.Errorf("append: a call holds two requests for one stream whose columns differ in type")
 	}
 	for _, r := range call.events {

@@ -95,24 +95,24 @@ func (q *sequencer) fitter() func(*call) bool {
 	}
 }
 
-// columnTypes are the types of the columns that a commit has by now.
-type columnTypes map[stream.ID]map[int]row.Type
+// columnTypes are the types of the columns that a commit has by now, by number.
+type columnTypes map[stream.ID][]row.Type
 
 // agree takes in a call's columns and says whether all fit those before.
 func (t columnTypes) agree(c *call) bool {
 	for _, r := range c.events {
 		of := t[r.Stream]
-		if of == nil {
-			of = map[int]row.Type{}
+		if n := len(r.Columns); n > len(of) {
+			of = slices.Grow(of, n-len(of))[:n] // beyond its length a slice that only grows is zero
 			t[r.Stream] = of
 		}
 		for i, v := range r.Columns {
-			if v == nil {
+			if v == nil || v.Type.Kind == row.Null {
 				continue
 			}
-			if have, ok := of[i]; !ok {
-				of[i] = v.Type
-			} else if !have.Equal(v.Type) {
+			if have := &of[i]; have.Kind == row.Null {
+				*have = v.Type
+			} else if have.Kind != v.Type.Kind || !have.Equal(v.Type) {
 				return false
 			}
 		}

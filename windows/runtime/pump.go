@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -325,6 +326,7 @@ func (p *pump) pumpStream(ctx context.Context, r *pumped, st *stream.Stream) (mo
 			if err := appendEvents(rows, st, e.Batch); err != nil {
 				return false, err
 			}
+			runtime.Gosched() // a sink is behind the log: who waits for an answer goes first
 		}
 	}
 	switch {
