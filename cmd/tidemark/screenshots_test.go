@@ -68,6 +68,11 @@ func TestScreenshots(t *testing.T) {
 			if wide := eval[int](t, ctx, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); wide > 0 {
 				t.Errorf("%s, %s: %d pixels stick out to the right", x.name, l.name, wide)
 			}
+			if l.width < 500 {
+				if cut := eval[string](t, ctx, `[...document.querySelectorAll("table.stack")].filter((x) => x.scrollWidth > x.parentElement.clientWidth + 1).map((x) => x.textContent.slice(0, 40)).join("; ")`); cut != "" {
+					t.Errorf("%s, %s: tables are cut: %s", x.name, l.name, cut)
+				}
+			}
 			if found := faults(t, ctx, axe); found != "" {
 				t.Errorf("%s, %s: axe-core finds\n%s", x.name, l.name, found)
 			}

@@ -673,7 +673,7 @@ func facts(list []Fact) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var32 string
-			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(when(f.Value))
+			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(said(f.Value))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `layout.templ`, Line: 97, Col: 84}
 			}

@@ -3,6 +3,7 @@ package ui
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -189,13 +190,16 @@ type StreamPage struct {
 	NoColumns   []string // fields that are kept but are no columns
 	Partitions  [][]string
 	Readers     []ViewLine
+	Groups      [][]string // consumer groups, as groupColumns say
 	DeadLetters []DeadLetter
 	Events      [][3]string // place, time, event
 }
 
-// when is an instant as people read it, in UTC; other texts stay what they are. The whole instant
-// stands in the title.
-func when(text string) string {
+// said is an instant, in UTC, or a whole number as people read it; other texts stay what they are.
+func said(text string) string {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return count(n)
+	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		return text
@@ -208,7 +212,7 @@ func when(text string) string {
 
 // titleOf says more about a fact: what it was made of, when nothing else does.
 func titleOf(f Fact) string {
-	if f.Title == "" && when(f.Value) != f.Value {
+	if f.Title == "" && said(f.Value) != f.Value {
 		return f.Value
 	}
 	return f.Title
@@ -244,6 +248,7 @@ type ViewPage struct {
 	Late                                 []LateLine
 	LateNote                             string
 	LateBars                             []LateBar
+	LateBy                               []Fact // how many were refused, by how much too late they were
 	Dashboards                           []Link
 }
 
@@ -284,6 +289,9 @@ type Gauge struct{ ID, Title, Value, Total, Unit, Bound, Share, Note string }
 
 // partitionColumns head the table of a stream's partitions.
 var partitionColumns = []string{"partition", "first offset", "next offset", "watermark", "size"}
+
+// groupColumns head the table of a stream's consumer groups.
+var groupColumns = []string{"group", "members", "events behind", "seconds behind", "dead letters"}
 
 // pageOf is where the page of a thing lies that a column names, or empty.
 func pageOf(column string) string {

@@ -146,9 +146,10 @@ export class Board {
   // where is the filters as a condition over some columns, and the names it could not take in.
   where(columns) {
     const parts = [];
-    const missing = [];
+    const column = (name) => columns?.find((x) => x.name.toLowerCase() === name.toLowerCase() && !x.measure);
+    const missing = this.fixed.map(([name]) => name).filter((name) => !column(name)); // the server narrows by these
     for (const [name, value] of this.filters) {
-      const c = columns?.find((x) => x.name.toLowerCase() === name.toLowerCase() && !x.measure);
+      const c = column(name);
       if (!c) missing.push(name);
       else parts.push(value === null ? `${identifier(c.name)} IS NULL` : `${identifier(c.name)} = ${literal(value, c.type)}`);
     }

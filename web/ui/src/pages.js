@@ -139,7 +139,8 @@ function spark(values) {
   const svg = s("svg", { class: "spark small", viewBox: "0 0 120 24", preserveAspectRatio: "none", "aria-hidden": "true" });
   if (values.length < 2) return svg;
   const high = Math.max(...values, 1e-9);
-  const xy = values.map((v, i) => `${((i * 120) / (RATES - 1)).toFixed(1)} ${(23 - (22 * v) / high).toFixed(1)}`);
+  // The newest stands at the right, and the line grows to the left.
+  const xy = values.map((v, i) => `${(120 - ((values.length - 1 - i) * 120) / (RATES - 1)).toFixed(1)} ${(23 - (22 * v) / high).toFixed(1)}`);
   svg.append(s("path", { class: "spark-line", d: `M${xy.join("L")}` }));
   return svg;
 }

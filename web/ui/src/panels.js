@@ -131,7 +131,7 @@ class Panel {
   }
 
   say(text, kind = "") {
-    if (this.note.textContent !== text) this.note.textContent = text;
+    if (this.note.textContent !== text) this.note.title = this.note.textContent = text;
     if (this.note.dataset.kind !== kind) this.note.dataset.kind = kind;
   }
 }

@@ -37,7 +37,7 @@ export async function passport(panel, at) {
   if (stream) named("Stream", `/streams/${view}`);
   else {
     named(type === "alerts" ? "Alert" : "View", `/views/${view}`);
-    if (asOf.watermark) entry("Complete to", `${asOf.watermark} (${ago(Date.now() - Date.parse(asOf.watermark))})`);
+    if (asOf.watermark) entry("Complete to", h("time", { datetime: asOf.watermark, title: asOf.watermark }, time(asOf.watermark, panel.tz)), ` ${panel.tz}, ${ago(Date.now() - Date.parse(asOf.watermark))}`);
     entry("Waits for", "…").id = "passport-held";
   }
   for (const [name, offsets] of Object.entries(asOf.offsets ?? {})) entry(`Events of ${name}`, offsets.map((o, p) => `${offsets.length > 1 ? `partition ${p}: ` : ""}all before offset ${o.toLocaleString("en")}`).join(", "));

@@ -22,6 +22,7 @@ export function remark(panel, quiet) {
 // failure says what failed, what can be done, and offers to try again.
 export function failure(panel) {
   const { message, code, hint, request_id: id } = panel.failed;
+  if (code === "read_only_link") return patch(panel.body, [h("div", { class: "state" }, h("strong", null, "Not part of this link"), h("p", null, "Who shared the page left this panel out: events and alerts are for those who can sign in."))]);
   const missing = code === "unknown_relation";
   const view = panel.config.view;
   const details = [code, message, hint, id && `request ${id}`].filter(Boolean).join("\n");
