@@ -1,9 +1,12 @@
 package engine
 
+// Panes is the kind of the entries that are panes.
+const Panes = "panes that the windows of a hop share"
+
 // stateKinds says what the entries of a space of the state are.
 var stateKinds = map[byte]string{
 	spaceGroup:      "groups of an aggregate",
-	spacePane:       "panes that the windows of a hop share",
+	spacePane:       Panes,
 	spaceSession:    "bounds of sessions",
 	spaceSessionRow: "rows of sessions",
 	spaceSlide:      "rows of a slide",
