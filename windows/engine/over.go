@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sort"
 	"strings"
 
 	"tidemark/storage/row"
@@ -22,6 +23,7 @@ type over struct {
 	values row.Batch // a column for each call
 	failed []bool    // rows of which an aggregate failed
 	lo, hi []int     // the peers of each row: from lo to before hi
+	sorted []int32   // its rows
 	ranks  []agg.Rank
 	sel    []int32
 	zeros  []int32
@@ -104,6 +106,7 @@ func (o *over) giveRows(slots []int32) {
 
 // compute works out the calls for the rows of a partition.
 func (o *over) compute(rows []int32) {
+	o.sorted = rows
 	o.in.Reset()
 	o.in.Len = len(rows)
 	for c, v := range o.in.Cols {
@@ -225,6 +228,8 @@ func (o *over) frame(c *query.OverCall, i, n int) (lo, hi int) {
 	case f.Start.Unbounded:
 	case f.Rows:
 		lo = int(min(max(int64(i)+f.Start.Offset, 0), int64(n)))
+	case f.Start.Distance:
+		lo = o.reached(f.Start.Value, i, o.lo[i], false)
 	default:
 		lo = o.lo[i]
 	}
@@ -232,10 +237,42 @@ func (o *over) frame(c *query.OverCall, i, n int) (lo, hi int) {
 	case f.End.Unbounded:
 	case f.Rows:
 		hi = int(min(max(int64(i)+f.End.Offset+1, 0), int64(n)))
+	case f.End.Distance:
+		hi = o.reached(f.End.Value, i, o.hi[i], true)
 	default:
 		hi = o.hi[i]
 	}
 	return lo, max(lo, hi)
+}
+
+// reached is the first row whose place in the order is at or behind the value that row i has in a
+// column, or, with behind, is behind it; peers where that is NULL.
+func (o *over) reached(col, i, peers int, behind bool) int {
+	v := o.in.Cols[col]
+	if v.IsNull(i) {
+		return peers
+	}
+	k := o.order[0]
+	k.Col = col
+	o.sortBuf = appendSort(o.sortBuf[:0], o.in.Cols, []query.Sort{k}, i)
+	return sort.Search(len(o.sorted), func(r int) bool {
+		x := &o.rows.at[o.sorted[r]]
+		c := strings.Compare(x.sort[:x.peers], string(o.sortBuf))
+		return c > 0 || c == 0 && !behind
+	})
+}
+
+// excluded reports whether row k does not count for row i.
+func (o *over) excluded(x query.Exclusion, k, i int) bool {
+	switch peer := k >= o.lo[i] && k < o.hi[i]; x {
+	case query.ExcludeCurrent:
+		return k == i
+	case query.ExcludeGroup:
+		return peer
+	case query.ExcludeTies:
+		return peer && k != i
+	}
+	return false
 }
 
 // aggregate works out an aggregate over each row's frame. A frame that only grows from row to row
@@ -249,12 +286,15 @@ func (o *over) aggregate(c *query.OverCall, col agg.Column, out *row.Vector, n i
 	from, to := 0, 0 // what col holds
 	for i := range n {
 		lo, hi := o.frame(c, i, n)
-		if lo != from || hi < to {
+		if lo != from || hi < to || c.Frame.Exclude != query.ExcludeNothing {
 			col.Reset(0)
 			from, to = lo, lo
 		}
 		o.sel, o.zeros = o.sel[:0], o.zeros[:0]
 		for k := to; k < hi; k++ {
+			if o.excluded(c.Frame.Exclude, k, i) {
+				continue
+			}
 			if c.Filter >= 0 {
 				if pass := o.in.Cols[c.Filter]; pass.IsNull(k) || pass.I64[k] == 0 {
 					continue

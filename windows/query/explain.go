@@ -183,6 +183,8 @@ func (f Frame) String() string {
 		switch {
 		case b.Unbounded:
 			return "unbounded " + side
+		case b.Distance:
+			return b.Text
 		case b.Offset < 0:
 			return fmt.Sprintf("%d preceding", -b.Offset)
 		case b.Offset > 0:
@@ -190,7 +192,11 @@ func (f Frame) String() string {
 		}
 		return "current row"
 	}
-	return unit + " between " + bound(f.Start, "preceding") + " and " + bound(f.End, "following")
+	s := unit + " between " + bound(f.Start, "preceding") + " and " + bound(f.End, "following")
+	if f.Exclude != ExcludeNothing {
+		s += " exclude " + string(f.Exclude)
+	}
+	return s
 }
 
 // partitionText writes PARTITION BY and ORDER BY of an operator.

@@ -55,7 +55,20 @@ type Frame struct {
 	// Rows counts rows; without, a bound at the current row takes its peers with it (RANGE).
 	Rows       bool
 	Start, End Bound
+	// Exclude are rows of the frame that don't count; aggregates only.
+	Exclude Exclusion
 }
+
+// Exclusion is a part of a frame that does not count.
+type Exclusion string
+
+// What a frame can leave out.
+const (
+	ExcludeNothing Exclusion = ""
+	ExcludeCurrent Exclusion = "current row"
+	ExcludeGroup   Exclusion = "group" // the current row and its peers
+	ExcludeTies    Exclusion = "ties"  // its peers
+)
 
 // Bound is an end of a frame.
 type Bound struct {
@@ -64,6 +77,11 @@ type Bound struct {
 	// Offset is how many rows behind the current row the bound is, negative for before it. Always
 	// 0 in RANGE frames.
 	Offset int64
+	// Distance: the bound is where the order reaches the value of column Value, which is NULL where
+	// the row has none in the order: then it is its peers. RANGE frames over one key only.
+	Distance bool
+	Value    int
+	Text     string // of the distance, as SQL writes it
 }
 
 // Fields implements Node.
@@ -279,9 +297,6 @@ func (o *overs) call(e *over) *expr.Expr {
 func (o *overs) bind(e *over) boundOver {
 	x := o.below
 	out := boundOver{call: OverCall{Name: e.name, Filter: absent, Default: absent, Offset: 1, IgnoreNulls: e.ignoreNull, Text: textOf(e)}}
-	if e.exclude != "NO_OTHER" {
-		refuse(unsupported(e.at, "EXCLUDE in a window function isn't supported in a view"))
-	}
 	out.partition, out.windowed = x.partitionBy(e.partitions)
 	out.order = x.orderBy(e.order)
 	out.peers = len(out.order)
@@ -330,6 +345,7 @@ func (o *overs) bind(e *over) boundOver {
 		}
 		o.aggregate(e, c, args)
 	}
+	o.exclude(e, c)
 	o.checkPeers(e, c)
 	if c.IgnoreNulls && c.Func != nil {
 		refuse(problem.New(422, "bad_sql", "%s takes no IGNORE NULLS", e.name).At(e.at))
@@ -348,10 +364,71 @@ func (o *overs) checkPeers(e *over, c *OverCall) {
 	if c.Frame.Rows || c.Frame.Start.Unbounded && c.Frame.End.Unbounded {
 		return
 	}
+	if c.Func == nil && c.Type.Kind != row.Null && (c.Frame.Start.Distance || c.Frame.End.Distance) && strings.HasSuffix(c.Name, "_value") {
+		refuse(unsupported(e.at, "%s over a RANGE with a distance isn't supported in a view: equal rows have no order there", e.name).
+			WithHint("use ROWS, or min and max"))
+	}
 	if ordered {
 		refuse(unsupported(e.at, "%s over a frame that ends with the rows equal to the current one in ORDER BY isn't supported in a view: their order is open", e.name).
 			WithHint("write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, which takes rows one by one, or UNBOUNDED FOLLOWING for the whole partition"))
 	}
+}
+
+// exclude binds EXCLUDE. Peers are peers in a RANGE frame alone: in ROWS the log has settled which of
+// them comes first (N3).
+func (o *overs) exclude(e *over, c *OverCall) {
+	if e.exclude == "NO_OTHER" {
+		return
+	}
+	c.Frame.Exclude = Exclusion(strings.ToLower(strings.ReplaceAll(e.exclude, "_", " ")))
+	if c.Func == nil || c.Frame.Exclude != ExcludeCurrent && (c.Frame.Rows || c.Func.Ordered) {
+		refuse(unsupported(e.at, "EXCLUDE %s isn't supported with %s over this frame in a view", strings.ToUpper(string(c.Frame.Exclude)), e.name).
+			WithHint("EXCLUDE CURRENT ROW goes with every aggregate, EXCLUDE GROUP and TIES with aggregates that follow no order, over RANGE"))
+	}
+}
+
+// distance is the column of the value that the order has at a distance from the row's own.
+func (o *overs) distance(e *over, offset sqlExpr, preceding bool) Bound {
+	x := o.below
+	at := place(offset, e.at)
+	if len(e.order) != 1 {
+		refuse(problem.New(422, "bad_sql", "a RANGE with a distance needs exactly one ORDER BY expression").At(at))
+	}
+	d := x.b.value(offset, x.s)
+	if !d.IsConst() || d.ConstValue() == nil || d.ConstValue().IsNull(0) {
+		refuse(unsupported(at, "a frame needs a constant distance"))
+	}
+	if negative(d.ConstValue()) {
+		refuse(problem.New(422, "bad_sql", "a frame can't begin or end at a negative distance").At(at))
+	}
+	k := e.order[0]
+	name := "+"
+	if preceding != k.desc {
+		name = "-"
+	}
+	key := x.s.aliased(k.expr)
+	reached := &call{exprHead: exprHead{at: at}, name: name, args: []sqlExpr{key, offset}, operator: true}
+	from, to := x.b.value(key, x.s).Type, x.b.value(reached, x.s).Type
+	if !from.Equal(to) && !(from.IsInteger() && to.IsInteger()) && !(from.Kind == row.Decimal && to.Kind == row.Decimal && from.Scale == to.Scale) {
+		refuse(unsupported(at, "a RANGE over %s with a distance gives %s; that isn't supported in a view", from, to).
+			WithHint("convert the ORDER BY expression with a cast, as in ts::TIMESTAMP, so that both have one type"))
+	}
+	return Bound{Distance: true, Value: x.column(reached), Text: textOf(offset) + map[bool]string{true: " preceding", false: " following"}[preceding]}
+}
+
+func negative(v *row.Vector) bool {
+	switch v.Type.Class() {
+	case row.Float64Class:
+		return !(v.F64[0] >= 0)
+	case row.Int128Class:
+		if v.Type.Kind == row.Interval {
+			return row.CompareIntervals(v.I128[0], row.MakeInterval(0, 0, 0)) < 0
+		}
+		return v.I128[0].Hi < 0
+	case row.Int64Class:
+		return v.I64[0] < 0
+	}
+	return false
 }
 
 // aggregate binds an aggregate as a window function.
@@ -390,7 +467,6 @@ func (o *overs) aggregate(e *over, c *OverCall, args []*expr.Expr) {
 func (o *overs) frame(e *over) Frame {
 	var f Frame
 	bound := func(kind string, offset sqlExpr) Bound {
-		unit := kind[strings.LastIndexByte(kind, '_')+1:]
 		switch kind {
 		case "UNBOUNDED_PRECEDING", "UNBOUNDED_FOLLOWING":
 			return Bound{Unbounded: true}
@@ -409,9 +485,11 @@ func (o *overs) frame(e *over) Frame {
 				n = -n
 			}
 			return Bound{Offset: n}
+		case "EXPR_PRECEDING_RANGE", "EXPR_FOLLOWING_RANGE":
+			return o.distance(e, offset, kind == "EXPR_PRECEDING_RANGE")
 		}
-		refuse(unsupported(place(offset, e.at), "a frame by %s with a distance isn't supported in a view yet", unit).
-			WithHint("use ROWS, or slide(stream, time, size, key) for the events of the last minutes"))
+		refuse(unsupported(place(offset, e.at), "this frame isn't supported in a view").
+			WithHint("use ROWS, RANGE, or slide(stream, time, size, key) for the events of the last minutes"))
 		return Bound{}
 	}
 	f.Start, f.End = bound(e.start, e.startExpr), bound(e.end, e.endExpr)
@@ -449,6 +527,11 @@ func (o *overs) close(done func()) (*relation, func(int) int) {
 			}
 			c.Args = args
 			c.Default, c.Filter = optional(c.Default, at), optional(c.Filter, at)
+			for _, b := range []*Bound{&c.Frame.Start, &c.Frame.End} {
+				if b.Distance {
+					b.Value = at(b.Value)
+				}
+			}
 			place[i] = len(out.cols)
 			out.cols = append(out.cols, column{name: c.Text, typ: c.Type, hidden: true, sealed: true, number: -1})
 			calls = append(calls, c)

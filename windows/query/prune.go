@@ -120,6 +120,11 @@ func (p *pruner) require(n Node, keep map[int]bool) {
 		for _, c := range n.Calls {
 			cols(c.Args...)
 			cols(c.Filter, c.Default)
+			for _, b := range []Bound{c.Frame.Start, c.Frame.End} {
+				if b.Distance {
+					cols(b.Value)
+				}
+			}
 		}
 	case *Union:
 		own(len(n.Fields()))
@@ -203,6 +208,11 @@ func (p *pruner) make(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 			}
 			if c.Default >= 0 {
 				c.Default = to[c.Default]
+			}
+			for _, b := range []*Bound{&c.Frame.Start, &c.Frame.End} {
+				if b.Distance {
+					b.Value = to[b.Value]
+				}
 			}
 		}
 		out := NewOver(in, calls)

@@ -18,7 +18,7 @@ func tieSensitive(w object) bool {
 // by to the order. Where the frame ends or begins with the peers of a row, that would take them
 // apart; which of them a first_value or last_value means is then asked of the peers alone.
 func settleWindow(w object, by []any) {
-	if !tieSensitive(w) || len(by) == 0 {
+	if !tieSensitive(w) || len(by) == 0 || byDistance(w["start"]) || byDistance(w["end"]) {
 		return
 	}
 	if orders, _ := w["orders"].([]any); len(orders) == 0 { // all rows of the partition are peers
@@ -48,6 +48,11 @@ func settleWindow(w object, by []any) {
 	default:
 		w["orders"] = settled(w["orders"], by)
 	}
+}
+
+// byDistance reports whether a bound lies at a distance in the order, which then has one key only.
+func byDistance(bound any) bool {
+	return bound == "EXPR_PRECEDING_RANGE" || bound == "EXPR_FOLLOWING_RANGE"
 }
 
 // peersBound is a bound of a RANGE frame at the current row.
