@@ -1,6 +1,8 @@
 package agg
 
 import (
+	"math"
+
 	"tidemark/storage/row"
 )
 
@@ -152,7 +154,10 @@ func encodeValue(dst []byte, v *row.Vector, i int) []byte {
 	dst = append(dst, 1)
 	switch v.Type.Class() {
 	case row.Float64Class:
-		return appendFloat(dst, v.F64[i])
+		if f := v.F64[i]; f == f {
+			return appendFloat(dst, f)
+		}
+		return appendFloat(dst, math.NaN()) // any NaN takes any other away
 	case row.Int128Class:
 		return appendUint64(appendUint64(dst, v.I128[i].Lo), uint64(v.I128[i].Hi))
 	case row.StringClass:

@@ -290,6 +290,9 @@ func (o *sessions) outcomes() {
 		return
 	}
 	o.given.each(func(i int) {
+		if o.where != nil && !o.passes.Get(i) {
+			return // in its session, and not given out (L1)
+		}
 		if ev := o.given.f.event(i); o.e.late[ev] && !o.e.failed(ev) && !o.given.f.wasRefused(i) {
 			o.e.note(ev).taken = true
 		}

@@ -99,7 +99,11 @@ func Call(name string, args []*Expr) (*Expr, error) {
 		return nil, &Unknown{Name: name, Similar: similar(name)}
 	}
 	if f.bind != nil {
-		return f.bind(name, args)
+		e, err := f.bind(name, args)
+		if err != nil {
+			return nil, err
+		}
+		return untypedNull(name, args, e), nil
 	}
 	o := choose(f.overloads, args)
 	if o == nil {
@@ -125,7 +129,31 @@ func Call(name string, args []*Expr) (*Expr, error) {
 		}
 	}
 	e := &Expr{Type: o.returns, Text: callText(name, args), form: formCall, kernel: k, args: cast, nullable: o.nullable}
-	return e.fold(), nil
+	return untypedNull(name, args, e.fold()), nil
+}
+
+// untyped are the functions whose result DuckDB types while it binds their arguments: for one that is
+// a constant NULL it never comes to that, whatever its type, and the result is a NULL without type.
+var untyped = words("+ - * % add subtract multiply mod abs @ round floor ceil ceiling trunc list_extract list_element array_extract " +
+	"list_sort array_sort list_reverse_sort array_reverse_sort list_distinct array_distinct flatten")
+
+func words(s string) map[string]bool {
+	out := map[string]bool{}
+	for _, w := range strings.Fields(s) {
+		out[w] = true
+	}
+	return out
+}
+
+// untypedNull is e, or the NULL without type that DuckDB has in its place.
+func untypedNull(name string, args []*Expr, e *Expr) *Expr {
+	if !untyped[name] || !slices.ContainsFunc(args, (*Expr).isNull) {
+		return e
+	}
+	if e.Type.Kind == row.Decimal || args[0].Type.Kind == row.List {
+		return nullOf(tNull)
+	}
+	return e
 }
 
 func (o *overload) arg(i int) row.Type {
