@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -126,7 +127,7 @@ type Event struct {
 	Key       string        // "": null
 }
 
-// Request makes a request of events with one BIGINT column.
+// Request makes a request of events with one BIGINT column, which the payloads' "v" is read into.
 func Request(id stream.ID, events ...Event) *stream.Events {
 	r := &stream.Events{Stream: id, Keys: row.NewVector(row.Scalar(row.Varchar), len(events))}
 	v := row.NewVector(row.Scalar(row.BigInt), len(events))
@@ -153,8 +154,12 @@ func Request(id stream.ID, events ...Event) *stream.Events {
 			ids = true
 		}
 		r.IDs = append(r.IDs, hash)
-		r.RawData = fmt.Appendf(r.RawData, `{"v":%d,"id":%q}`, e.Value, e.ID)
+		value, name := strconv.AppendInt(nil, e.Value, 10), strconv.AppendQuote(nil, e.ID)
+		r.RawData = fmt.Appendf(r.RawData, `{"v":%s,"id":%s}`, value, name)
 		r.RawEnds = append(r.RawEnds, uint32(len(r.RawData)))
+		from, after := uint32(len(`{"v":`)), uint32(len(`{"v":`)+len(value)+len(`,"id":`))
+		r.Values = append(r.Values, stream.Value{From: from, To: from + uint32(len(value))}, stream.Value{From: after, To: after + uint32(len(name)), Column: -1})
+		r.ValueCounts = append(r.ValueCounts, 2)
 	}
 	r.Columns = []*row.Vector{v}
 	if !ids {
