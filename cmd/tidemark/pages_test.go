@@ -301,3 +301,77 @@ func TestQueriesAnswerAsArrowAndParquet(t *testing.T) {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 }
+
+func TestAViewsPageTellsOfLateEventsOverTimeAndByHowMuch(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.must("PUT", "/v1/streams/sales", `{"time_field":"ts","max_out_of_orderness":"0s","columns":{"ts":"TIMESTAMP","shop":"VARCHAR"}}`, nil)
+	s.must("PUT", "/v1/views/minutes", `{"sql":"SELECT window_start, count(*) AS n FROM tumble(sales, ts, INTERVAL '1 minute') GROUP BY ALL","late":"drop"}`, nil)
+	at := time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC)
+	for i := range 4 {
+		head := at.Add(time.Duration(i) * time.Hour)
+		for _, too := range []time.Duration{0, 65 * time.Second, 5 * time.Minute} {
+			s.must("POST", "/v1/streams/sales/events", fmt.Sprintf(`{"ts":%q,"shop":"<img src=x onerror=alert(1)>"}`, head.Add(-too).Format(time.RFC3339)), nil)
+		}
+	}
+	s.settle("minutes")
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/views/minutes")))
+	see(t, ctx, "#late-by", "up to 10 minutes too late")
+	if got := eval[string](t, ctx, `document.querySelector("#late-by dd").textContent`); got != "8" {
+		t.Errorf("%s refused events", got)
+	}
+	if got := eval[int](t, ctx, `[...document.querySelectorAll(".late-chart rect")].filter((r) => r.getAttribute("height") > 0).length`); got != 4 {
+		t.Errorf("%d times at which events were refused, not 4", got)
+	}
+	if got := eval[string](t, ctx, `document.querySelector(".late-chart title").textContent`); !strings.Contains(got, "2 events, late by up to 5m0s") {
+		t.Errorf("%s", got)
+	}
+	see(t, ctx, "#held", "The watermark waits for sales, partition 0")
+	become(t, ctx, `document.querySelector("#plan .plan-tree").textContent.includes("aggregate")`)
+	if eval[bool](t, ctx, `!!document.querySelector("main img")`) {
+		t.Error("an event's text became an element")
+	}
+	if found := faults(t, ctx, readAxe(t)); found != "" {
+		t.Errorf("axe-core: %s", found)
+	}
+}
+
+func TestAStreamsPageShowsWhoReadsItAndHowFarBehind(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	for range 3 {
+		s.sell(time.Minute, 1)
+	}
+	s.must("POST", "/v1/streams/sales/groups/cards/poll", `{"member":"m","max":1}`, nil)
+	s.must("POST", "/v1/streams/sales/groups/cards/commit", `{"member":"m","offsets":{"0":1}}`, nil)
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/streams/sales")))
+	see(t, ctx, "#groups tbody", "cards")
+	if got := eval[string](t, ctx, `[...document.querySelectorAll("#groups tbody td")].map((c) => c.textContent).slice(0, 3).join(" ")`); got != "cards 1 2" {
+		t.Errorf("%s", got)
+	}
+	see(t, ctx, "#readers", "minutes")
+}
+
+// Every queue of the server stands on the page with its bound.
+func TestOpsShowsQueuesWithTheirBounds(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	s.sell(time.Minute, 1)
+	s.settle("minutes")
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/ops")))
+	see(t, ctx, "#ops", "Commit, 99 %")
+	for _, id := range []string{"queue", "waiting", "tail", "pending", "cache", "state", "sockets", "queries", "queued"} {
+		if !eval[bool](t, ctx, fmt.Sprintf(`!!document.querySelector("#g-%s meter")`, id)) {
+			t.Errorf("%s has no bound", id)
+		}
+	}
+	for _, column := range []string{"events behind", "state in memory", "late events"} {
+		see(t, ctx, "#ops", column)
+	}
+	if found := faults(t, ctx, readAxe(t)); found != "" {
+		t.Errorf("axe-core: %s", found)
+	}
+}

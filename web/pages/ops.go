@@ -87,8 +87,8 @@ func (d Deps) ops(*fiber.Ctx) (content, error) {
 	o.Tables = []ui.OpsTable{
 		f.table("Streams", "stream", []string{"stream", "events", "doubles", "dead letters", "bytes"},
 			"tidemark_stream_accepted_total", "tidemark_stream_duplicates_total", "tidemark_stream_dead_letters_total", "tidemark_stream_bytes"),
-		f.table("Views: how far behind, and what they hold", "view", []string{"view", "events behind", "seconds behind", "rows", "row errors"},
-			"tidemark_view_lag_events", "tidemark_view_lag_seconds", "tidemark_view_rows", "tidemark_view_row_errors"),
+		f.table("Views: how far behind, and what they hold", "view", []string{"view", "events behind", "seconds behind", "rows", "state in memory", "state in the store alone", "late events", "row errors"},
+			"tidemark_view_lag_events", "tidemark_view_lag_seconds", "tidemark_view_rows", "tidemark_view_state_memory_bytes", "tidemark_view_state_spilled_bytes", "tidemark_view_late_total", "tidemark_view_row_errors"),
 	}
 	return content{title: "Ops", section: "ops", draw: func(string) templ.Component { return ui.OpsPage(o) }}, nil
 }
@@ -128,13 +128,19 @@ func gauges(f figures) []ui.Gauge {
 	rate("refused", "Refused with 429", "tidemark_log_refused_total", "/s", "")
 	level("lag", "Most behind", "tidemark_view_lag_events", "", "events whose effect is not in the views yet, all views", plain)
 	level("pending", "Epoch in work", "tidemark_view_pending_events", "tidemark_view_pending_events_max", "events taken in, not yet committed", plain)
+	level("state", "State of the views", "tidemark_views_state_memory_bytes", "tidemark_views_state_memory_bytes_max", "in memory; what is over the bound is left in the store", size)
 	level("store", "On disk", "tidemark_store_bytes", "", "log, views and their state", size)
 	level("cache", "Block cache", "tidemark_store_cache_bytes", "tidemark_store_cache_bytes_max", "", size)
 	level("free", "Disk free", "tidemark_disk_free_bytes", "", "below the reserve writes are refused", size)
+	level("debt", "Compaction debt", "tidemark_store_compaction_debt_bytes", "", "what the store has still to tidy up", size)
 	level("sockets", "Live connections", "tidemark_live_sockets", "tidemark_live_sockets_max", "browsers and machines that listen", plain)
 	rate("frames", "Frames out", "tidemark_live_frames_total", "/s", "")
+	level("subscriptions", "Subscriptions", "tidemark_live_subscriptions", "", "panels and programs that follow something", plain)
+	level("folded", "Changes folded", "tidemark_live_folded_changes_total", "", "not sent, because a newer one took their place", plain)
 	level("cut", "Readers cut off", "tidemark_live_cut_off_total", "", "too slow for 30 s", plain)
 	level("queries", "Queries running", "tidemark_history_active", "tidemark_history_active_max", "in DuckDB", plain)
+	level("queued", "Queries waiting", "tidemark_history_waiting", "tidemark_history_waiting_max", "for one of these places; full: 429", plain)
+	rate("loaded", "Into history", "tidemark_history_rows_total", "/s", "rows that DuckDB has taken in")
 	level("restarts", "History restarts", "tidemark_history_restarts_total", "", "", plain)
 	return list
 }

@@ -14,6 +14,7 @@ import (
 	"tidemark/storage/catalog"
 	"tidemark/storage/problem"
 	"tidemark/stream"
+	"tidemark/stream/group"
 	"tidemark/web/auth"
 	"tidemark/web/ui"
 	"tidemark/windows/runtime"
@@ -66,6 +67,8 @@ type Deps struct {
 	Keys *auth.Keys
 	// GroupLetters are the dead letters of a stream's consumer groups; nil: there are no groups.
 	GroupLetters func(id stream.ID, limit int) ([]stream.DeadLetter, error)
+	// Groups are a stream's consumer groups; nil: there are none.
+	Groups func(id stream.ID) ([]group.Info, error)
 	// Narrow adds to a condition on a view what a link is held to.
 	Narrow func(l *auth.Link, view, where string) (string, error)
 }

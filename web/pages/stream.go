@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/a-h/templ"
 	"github.com/gofiber/fiber/v2"
@@ -76,10 +77,31 @@ func (d Deps) stream(c *fiber.Ctx) (content, error) {
 			}
 		}
 	}
+	if p.Groups, err = d.groups(s.ID); err != nil {
+		return content{}, err
+	}
 	if p.DeadLetters, err = d.deadLetters(s.ID, shownLetters); err != nil {
 		return content{}, err
 	}
 	return content{title: s.Name, section: "", draw: func(string) templ.Component { return ui.StreamView(p) }}, nil
+}
+
+// groups are the consumer groups of a stream: who reads, and how far behind.
+func (d Deps) groups(id stream.ID) ([][]string, error) {
+	if d.Groups == nil {
+		return nil, nil
+	}
+	list, err := d.Groups(id)
+	out := make([][]string, len(list))
+	for i, g := range list {
+		behind, lag := int64(0), time.Duration(0)
+		for _, p := range g.Partitions {
+			behind += p.LagEvents
+			lag = max(lag, p.Lag)
+		}
+		out[i] = []string{g.Name, fmt.Sprint(len(g.Members)), fmt.Sprint(behind), fmt.Sprintf("%.1f", lag.Seconds()), fmt.Sprint(g.DeadLetters)}
+	}
+	return out, err
 }
 
 // newest adds the newest events of a partition, newest first.

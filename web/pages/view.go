@@ -97,6 +97,12 @@ const (
 	lateBars = 30
 )
 
+// lateSteps part late events by how much too late they came: less than each, spans says it in words.
+var (
+	lateSteps = []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
+	spans     = []string{"10 s", "1 minute", "10 minutes", "1 hour", "1 day"}
+)
+
 // late tells of the events that the view refused: the newest, and how many came over time.
 func (d Deps) late(p *ui.ViewPage, info runtime.Info) {
 	p.LateNote = fmt.Sprintf("Late events: %s.", info.Late)
@@ -138,6 +144,25 @@ func (d Deps) late(p *ui.ViewPage, info runtime.Info) {
 		}
 		p.Late = append(p.Late, ui.LateLine{Time: text(l.Time), By: by, Windows: strings.Join(windows, ", "), Event: clip(l.Event, 300)})
 	}
+	by := make([]int, len(lateSteps)+1)
+	most := time.Duration(0)
+	for _, l := range list {
+		if l.ok {
+			too := l.met.Sub(l.at)
+			i, _ := slices.BinarySearch(lateSteps, too)
+			by[i]++
+			most = max(most, too)
+		}
+	}
+	for i, n := range by {
+		name := "longer too late"
+		if i < len(lateSteps) {
+			name = "up to " + spans[i] + " too late"
+		}
+		if n > 0 {
+			p.LateBy = append(p.LateBy, ui.Fact{Name: name, Value: fmt.Sprint(n), Title: fmt.Sprintf("of the newest %d that were refused; the latest came %v too late", len(list), most.Round(time.Second))})
+		}
+	}
 	step := max(last.Sub(first)/lateBars, time.Second)
 	counts := make([]int, lateBars)
 	worst := make([]time.Duration, lateBars)
@@ -148,11 +173,11 @@ func (d Deps) late(p *ui.ViewPage, info runtime.Info) {
 			worst[i] = max(worst[i], l.met.Sub(l.at))
 		}
 	}
-	most := slices.MaxFunc(counts, cmp.Compare[int])
+	highest := slices.MaxFunc(counts, cmp.Compare[int])
 	for i, n := range counts {
 		from := first.Add(time.Duration(i) * step).UTC().Format("2006-01-02 15:04:05")
 		p.LateBars = append(p.LateBars, ui.LateBar{
-			From: from, Height: n * 70 / max(most, 1),
+			From: from, Height: n * 70 / max(highest, 1),
 			Title: fmt.Sprintf("%s: %s, late by up to %v", from, plural(int64(n), "event"), worst[i].Round(time.Second)),
 		})
 	}
