@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/gorilla/websocket"
@@ -76,8 +77,8 @@ func (h *Hub) upgrade(c *fiber.Ctx, first *op) error {
 	}
 	handshake := &http.Request{Method: c.Method(), Header: http.Header{}}
 	for _, name := range []string{"Connection", "Upgrade", "Sec-Websocket-Version", "Sec-Websocket-Key", "Sec-Websocket-Protocol"} {
-		if value := c.Get(name); value != "" {
-			handshake.Header.Set(name, strings.Clone(value))
+		for _, value := range c.Request().Header.PeekAll(name) {
+			handshake.Header.Add(name, string(value))
 		}
 	}
 	if err := mistake(handshake.Header); err != nil {
@@ -89,12 +90,26 @@ func (h *Hub) upgrade(c *fiber.Ctx, first *op) error {
 	}
 	c.Context().HijackSetNoResponse(true) // gorilla answers
 	c.Context().Hijack(func(conn net.Conn) {
+		if hasRead(conn) {
+			_ = conn.Close() // the client did not wait for the answer to its handshake
+			return
+		}
 		if own, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
 			conn = own.UnsafeConn()
 		}
 		h.serve(conn, handshake, answer, client, first)
 	})
 	return nil
+}
+
+// hasRead reports whether the server has read more of a connection than the request: that would be
+// lost to who takes the connection over.
+func hasRead(conn net.Conn) bool {
+	var b [1]byte
+	_ = conn.SetReadDeadline(longAgo)
+	n, _ := conn.Read(b[:])
+	_ = conn.SetReadDeadline(time.Time{})
+	return n > 0
 }
 
 // mistake is what is wrong with a handshake.

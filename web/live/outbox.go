@@ -81,7 +81,10 @@ var scratch = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b
 func newOutbox(h *Hub, conn net.Conn, stalled func(*subscription)) *outbox {
 	o := &outbox{Conn: conn, hub: h, stalled: stalled, done: make(chan struct{})}
 	if c, ok := conn.(syscall.Conn); ok {
-		o.raw, _ = c.SyscallConn()
+		if raw, err := c.SyscallConn(); err == nil {
+			boundUnsent(raw)
+			o.raw = raw
+		}
 	}
 	o.try.once = o.try.write
 	return o
