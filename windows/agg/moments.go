@@ -7,8 +7,8 @@ import (
 )
 
 // moments is the state of the variance family: count, mean and the sum of squared distances from
-// it (Welford 1962; merged after Chan, Golub and LeVeque 1979). A value is taken away by the same
-// step backwards. NaN and the infinities are counted apart, so that they can be taken away again.
+// it (Welford 1962; merged after Chan, Golub and LeVeque 1979). NaN and the infinities are counted
+// apart.
 type moments struct {
 	n        int64 // of numbers
 	odd      int64 // of those that are none
@@ -27,16 +27,6 @@ func (s *moments) add(x float64, w int64) {
 		d := x - s.mean
 		s.mean += d / float64(s.n)
 		s.m2 += d * (x - s.mean)
-	}
-	for ; w < 0; w++ {
-		s.n--
-		if s.n == 0 {
-			s.mean, s.m2 = 0, 0
-			continue
-		}
-		d := x - s.mean
-		s.mean -= d / float64(s.n)
-		s.m2 = max(0, s.m2-d*(x-s.mean))
 	}
 }
 
@@ -66,38 +56,50 @@ func newMoments(s Spec, least int64, value func(s *moments) float64) (*Func, err
 	}
 	double := row.Scalar(row.Double)
 	f := &Func{Type: double, Args: []row.Type{double}}
+	result := func(m *moments, out *row.Vector) error {
+		if m.all() < least {
+			out.AppendNull()
+			return nil
+		}
+		v := value(m)
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return &Failure{Code: "out_of_range", Message: s.Name + " is out of range!"}
+		}
+		out.AppendFloat64(v)
+		return nil
+	}
+	if s.Retract {
+		f.column = func() Column {
+			return deviationsColumn(1, func(d *deviations, out *row.Vector) error { return result(d.moments(), out) }, func(d *decoder) *joint {
+				var m moments
+				m.decode(d)
+				return &joint{n: m.n, odd: m.odd, mx: m.mean, sxx: m.m2}
+			})
+		}
+		return f, nil
+	}
 	f.column = func() Column {
 		return &column[moments]{
-			each:   24,
-			addAll: perRow(1, func(s *moments, r *rows, i int, w int64) int { s.add(r.args[0].F64[i], w); return 0 }),
-			merge:  func(dst, src *moments) int { dst.merge(src); return 0 },
-			result: func(m *moments, out *row.Vector) error {
-				if m.all() < least {
-					out.AppendNull()
-					return nil
-				}
-				v := value(m)
-				if math.IsNaN(v) || math.IsInf(v, 0) {
-					return &Failure{Code: "out_of_range", Message: s.Name + " is out of range!"}
-				}
-				out.AppendFloat64(v)
-				return nil
-			},
+			each:    32,
+			addAll:  perRow(1, func(s *moments, r *rows, i int, w int64) int { s.add(r.args[0].F64[i], w); return 0 }),
+			merge:   func(dst, src *moments) int { dst.merge(src); return 0 },
+			result:  result,
 			version: 2, // 1 had no odd
 			encode: func(s *moments, dst []byte) []byte {
 				return appendVarint(appendFloat(appendFloat(appendVarint(dst, s.n), s.mean), s.m2), s.odd)
 			},
-			decode: func(s *moments, d *decoder) int {
-				s.n = d.Varint()
-				s.mean, s.m2 = d.float(), d.float()
-				if d.version > 1 {
-					s.odd = d.Varint()
-				}
-				return 0
-			},
+			decode: func(s *moments, d *decoder) int { s.decode(d); return 0 },
 		}
 	}
 	return f, nil
+}
+
+func (s *moments) decode(d *decoder) {
+	s.n = d.Varint()
+	s.mean, s.m2 = d.float(), d.float()
+	if d.version > 1 {
+		s.odd = d.Varint()
+	}
 }
 
 func sample(s *moments) float64 {

@@ -7,7 +7,7 @@ import (
 )
 
 // joint is the state of correlation and regression: means, sums of squared distances and of their
-// products, of pairs (y, x); steps forwards, backwards and merged as moments has them.
+// products, of pairs (y, x); taken in and merged as moments has them.
 type joint struct {
 	n            int64 // of pairs of numbers
 	odd          int64 // of other pairs
@@ -28,18 +28,6 @@ func (s *joint) add(y, x float64, w int64) {
 		s.sxx += dx * (x - s.mx)
 		s.syy += dy * (y - s.my)
 		s.xy += dx * (y - s.my)
-	}
-	for ; w < 0; w++ {
-		if s.n--; s.n == 0 {
-			*s = joint{odd: s.odd}
-			continue
-		}
-		dx, dy := x-s.mx, y-s.my
-		s.mx -= dx / float64(s.n)
-		s.my -= dy / float64(s.n)
-		s.sxx = max(0, s.sxx-dx*(x-s.mx))
-		s.syy = max(0, s.syy-dy*(y-s.my))
-		s.xy -= dx * (y - s.my)
 	}
 }
 
@@ -80,36 +68,47 @@ func newJoint(s Spec, least int64, quotient bool, value func(s *joint) float64) 
 	}
 	double := row.Scalar(row.Double)
 	f := &Func{Type: double, Args: []row.Type{double, double}}
+	result := func(j *joint, out *row.Vector) error {
+		switch {
+		case j.n+j.odd < least:
+			out.AppendNull()
+			return nil
+		case !quotient && j.odd != 0:
+			out.AppendFloat64(math.NaN())
+			return nil
+		case !quotient:
+			out.AppendFloat64(value(j))
+			return nil
+		}
+		switch v := value(j); {
+		case j.odd != 0 || math.IsInf(v, 0):
+			return &Failure{Code: "out_of_range", Message: s.Name + " is out of range!"}
+		case math.IsNaN(v):
+			out.AppendNull()
+		default:
+			out.AppendFloat64(v)
+		}
+		return nil
+	}
+	if s.Retract {
+		f.column = func() Column {
+			return deviationsColumn(2, func(d *deviations, out *row.Vector) error { return result(d.joint(), out) }, func(d *decoder) *joint {
+				var j joint
+				j.decode(d)
+				return &j
+			})
+		}
+		return f, nil
+	}
 	f.column = func() Column {
 		return &column[joint]{
-			each: 48,
+			each: 56,
 			addAll: perRow(2, func(s *joint, r *rows, i int, w int64) int {
 				s.add(r.args[0].F64[i], r.args[1].F64[i], w)
 				return 0
 			}),
-			merge: func(dst, src *joint) int { dst.merge(src); return 0 },
-			result: func(j *joint, out *row.Vector) error {
-				switch {
-				case j.n+j.odd < least:
-					out.AppendNull()
-					return nil
-				case !quotient && j.odd != 0:
-					out.AppendFloat64(math.NaN())
-					return nil
-				case !quotient:
-					out.AppendFloat64(value(j))
-					return nil
-				}
-				switch v := value(j); {
-				case j.odd != 0 || math.IsInf(v, 0):
-					return &Failure{Code: "out_of_range", Message: s.Name + " is out of range!"}
-				case math.IsNaN(v):
-					out.AppendNull()
-				default:
-					out.AppendFloat64(v)
-				}
-				return nil
-			},
+			merge:   func(dst, src *joint) int { dst.merge(src); return 0 },
+			result:  result,
 			version: 2, // 1 had no odd
 			encode: func(s *joint, dst []byte) []byte {
 				dst = appendVarint(appendVarint(dst, s.n), s.odd)
@@ -118,16 +117,17 @@ func newJoint(s Spec, least int64, quotient bool, value func(s *joint) float64) 
 				}
 				return dst
 			},
-			decode: func(s *joint, d *decoder) int {
-				if s.n = d.Varint(); d.version > 1 {
-					s.odd = d.Varint()
-				}
-				s.mx, s.my, s.sxx, s.syy, s.xy = d.float(), d.float(), d.float(), d.float(), d.float()
-				return 0
-			},
+			decode: func(s *joint, d *decoder) int { s.decode(d); return 0 },
 		}
 	}
 	return f, nil
+}
+
+func (s *joint) decode(d *decoder) {
+	if s.n = d.Varint(); d.version > 1 {
+		s.odd = d.Varint()
+	}
+	s.mx, s.my, s.sxx, s.syy, s.xy = d.float(), d.float(), d.float(), d.float(), d.float()
 }
 
 func slope(s *joint) float64 { return s.xy / s.sxx }
