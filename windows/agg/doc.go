@@ -11,7 +11,8 @@
 //	A2  A weight of −1 takes away what +1 added. Only a column whose Spec says Retract can do
 //	    that; it may keep more (max: all values with their counts).
 //	A3  Merging two slots gives what adding all rows to one would have given, in any order. With
-//	    floats this holds to rounding: sums of DOUBLE carry their error along (Kahan, Neumaier).
+//	    floats this holds to rounding: sums of DOUBLE carry their error along (Kahan, Neumaier);
+//	    deviations whose rows may be taken away are exact.
 //	A4  What depends on order follows the rows' ranks, the order of the log, earliest first, and
 //	    not the order of the calls (N3).
 //	A5  The encoding of a state is frozen and starts with its version.
