@@ -125,6 +125,9 @@ func (w *worker) commitEpoch() error {
 	w.pace.committed(now, w.in)
 	if w.serving {
 		v.gauges.epochs.Add(1)
+		if w.in.entries > 0 {
+			v.gauges.took.note(now.Sub(w.in.since))
+		}
 		if out.Changes != nil {
 			v.gauges.changes.Add(int64(out.Changes.Len()))
 		}

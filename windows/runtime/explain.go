@@ -87,7 +87,7 @@ func (s *Service) Explain(ctx context.Context, name string) (*Explanation, error
 	if err != nil {
 		return nil, err
 	}
-	out := &Explanation{Plan: info.Plan, Warnings: info.Warnings, Position: p.Position.String(), State: []StateSize{}, Memory: v.memory()}
+	out := &Explanation{Plan: info.Plan, Warnings: info.Warnings, Position: v.outside(p.Position).String(), State: []StateSize{}, Memory: v.memory()}
 	type part struct {
 		kind     string
 		operator int

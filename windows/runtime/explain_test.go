@@ -51,7 +51,7 @@ func TestExplainSaysWhatEachLineKeepsSharesAndNeverForgets(t *testing.T) {
 		"slides":    {lines: []string{`aggregate max(amount) by window_end, country (windowed) 3`, "slide 0 by _time size 1 minute per country 3"}, shared: []string{"events"}},
 		"hops":      {lines: []string{"aggregate count_star() by window_start (windowed) 4"}, shared: []string{"panes", "events"}},
 		"best":      {lines: []string{"first 2 per window_start by amount DESC, the log (windowed) 1"}, shared: []string{"events"}},
-		"above":     {lines: []string{"aggregate max(revenue) by window_start (windowed) 1", "aggregate sum(amount) by window_start, country (windowed) 2"}, shared: []string{"events", "view"}},
+		"above":     {lines: []string{"aggregate max(revenue) by window_start (windowed) 1", "aggregate sum(amount), count_star() by window_start, country (windowed) 2"}, shared: []string{"events", "view"}},
 		"countries": {lines: []string{"aggregate count_star() by country 2"}, unbounded: "its groups are kept for ever: no key is a window's bound", shared: []string{"events"}},
 	} {
 		w.Until(name, last)

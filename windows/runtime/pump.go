@@ -99,6 +99,17 @@ func (s *Service) SinkTrouble() []string {
 	return out
 }
 
+// SinkLag is how far each sink is behind the end of the log, in sequences.
+func (s *Service) SinkLag() []int64 {
+	out := make([]int64, len(s.pumps))
+	for i, p := range s.pumps {
+		p.mu.Lock()
+		out[i] = max(0, int64(s.log.End()-p.mu.done))
+		p.mu.Unlock()
+	}
+	return out
+}
+
 // SinksAt returns when every sink holds the log up to a sequence, and the change streams as far as
 // the views were then; or with the error of ctx.
 func (s *Service) SinksAt(ctx context.Context, upTo stream.Sequence) error {

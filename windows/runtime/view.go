@@ -165,6 +165,7 @@ type view struct {
 	// gauges are what operators see.
 	gauges struct {
 		epochs, changes, pending atomic.Int64
+		took                     times
 		lastCommit               atomic.Int64 // microseconds since 1970
 		memory                   atomic.Pointer[engine.Memory]
 	}

@@ -38,6 +38,27 @@ const (
 	endsWithin = 30 * time.Minute
 )
 
+// Gauges are the figures of comparisons, for operators.
+type Gauges struct {
+	// Waiting are those that run or wait for their turn; more than MaxWaiting are refused with 429.
+	Waiting, MaxWaiting int
+	// Events are how many the one that runs has read, Of how many; 0 of 0 when none runs.
+	Events, Of int64
+}
+
+// Gauges returns the figures.
+func (r *Runs) Gauges() Gauges {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := Gauges{Waiting: len(r.mu.running), MaxWaiting: maxWaiting + 1}
+	for _, one := range r.mu.running {
+		if p := one.progress(); p.Of > 0 {
+			g.Events, g.Of = p.Events, p.Of
+		}
+	}
+	return g
+}
+
 // run is one comparison that has not ended, or just did.
 type run struct {
 	done   chan struct{}
