@@ -216,3 +216,24 @@ func TestARangeThatReachesFurtherBackIsFilledFromHistory(t *testing.T) {
 		t.Errorf("%d %s", status, body)
 	}
 }
+
+func TestTheLedgerNamesNoEventOutsideTheWindow(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.must("PUT", "/v1/streams/orders", `{"time_field":"ts","max_out_of_orderness":"0s","columns":{"ts":"TIMESTAMP","shop":"VARCHAR"}}`, nil)
+	s.must("PUT", "/v1/views/slides", `{"sql":"SELECT window_end AS until, shop, count(*) AS n FROM slide(orders, ts, INTERVAL '1 minute', shop) GROUP BY ALL"}`, nil)
+	s.must("POST", "/v1/streams/orders/events", `[{"ts":"2024-01-01T12:00:00Z","shop":"a"},{"ts":"2024-01-01T12:10:00Z","shop":"b"}]`, nil)
+	s.settle("slides")
+	s.must("POST", "/v1/streams/orders/events", `[{"ts":"2024-01-01T12:00:10Z","shop":"a"},{"ts":"2024-01-01T11:50:00Z","shop":"a"}]`, nil)
+	s.settle("slides")
+	var ledger struct {
+		Items []struct {
+			Op, Status string
+			Evidence   map[string][][2]int
+		}
+	}
+	s.must("GET", "/v1/views/slides/rows/history?key="+url.QueryEscape(`{"until":"2024-01-01T12:00:10Z","shop":"a"}`), "", &ledger)
+	if len(ledger.Items) != 1 || ledger.Items[0].Status != "corrected" || fmt.Sprint(ledger.Items[0].Evidence) != "map[orders:[[0 2]]]" {
+		t.Errorf("%+v", ledger.Items)
+	}
+}

@@ -138,7 +138,8 @@ func TestDeadLettersOfGroupsAreGivenAgainAndDropped(t *testing.T) {
 	poll := func() (events []struct {
 		Offset int
 		Event  rowMap
-	}) {
+	},
+	) {
 		var answer struct {
 			Events []struct {
 				Offset int

@@ -196,7 +196,7 @@ func (m *membership) times(aggregates []*query.Aggregate) (from, to windows.Micr
 		return from, to
 	}
 	a := aggregates[0]
-	assign, col := m.assignOf(a)
+	assign, col := assignOf(a)
 	if assign == nil || !m.streamTime(assign) {
 		return from, to
 	}
@@ -217,7 +217,7 @@ func (m *membership) times(aggregates []*query.Aggregate) (from, to windows.Micr
 
 // assignOf is the window function right beneath an aggregate; col says of a column of the
 // aggregate's input whether it is its start (0), its end (1), or neither (−1).
-func (m *membership) assignOf(a *query.Aggregate) (assign *query.Assign, col func(int) int) {
+func assignOf(a *query.Aggregate) (assign *query.Assign, col func(int) int) {
 	n := a.In
 	var projects []*query.Project
 	for {
@@ -374,16 +374,16 @@ func (m *membership) inGroup(g judge.Group, k int) bool {
 		switch {
 		case g.Kind == windows.Session && own == g.Start && apart > 0,
 			g.Kind == windows.Session && own == g.End && apart < 0,
-			g.Kind == windows.Slide && (apart < 0 || apart > m.size(g)):
+			g.Kind == windows.Slide && (apart < 0 || apart > sizeOf(g)):
 			return false
 		}
 	}
 	return true
 }
 
-// size is how long the windows of a slide are.
-func (m *membership) size(g judge.Group) int64 {
-	a, _ := m.assignOf(g.Aggregate)
+// sizeOf is how long the windows of a slide are.
+func sizeOf(g judge.Group) int64 {
+	a, _ := assignOf(g.Aggregate)
 	if a == nil {
 		return 1<<63 - 1
 	}

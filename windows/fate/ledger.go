@@ -247,7 +247,7 @@ func (w *witness) belongs(g judge.Group, k int, rows *row.Batch, i int) bool {
 			}
 		case g.Kind == windows.Session && own == g.Start && out.I64[i] > in.I64[k],
 			g.Kind == windows.Session && own == g.End && out.I64[i] < in.I64[k],
-			g.Kind == windows.Slide && out.I64[i] < in.I64[k]: // the event's own window is its earliest
+			g.Kind == windows.Slide && (out.I64[i] < in.I64[k] || out.I64[i]-in.I64[k] > sizeOf(g)): // the event's own window is its earliest
 			return false
 		}
 	}
