@@ -25,6 +25,15 @@
 // an event touches one partial aggregate, and a window's row is put together when it is given out
 // ([panes]).
 //
+// # Memory
+//
+// An engine that was given a [Store] by [Engine.Recover] need not keep everything in memory. After a
+// Take was committed all state is in the store as it is here; [Engine.Evict] then lets go of groups,
+// and of the emitter's entries, that were not used for longest. They come back when a key asks for
+// them, and when time does: the store has an index of them by finalAt ([cold]). Panes, sessions with
+// their groups, rows of slide, partitions in order and rows that wait to be final stay in memory.
+// What may leave is found with find, never by a look at the table alone.
+//
 // # One entry
 //
 //	compute   everything that follows from one event alone, in all branches; an event that fails
