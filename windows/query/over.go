@@ -361,6 +361,12 @@ func (o *overs) checkPeers(e *over, c *OverCall) {
 		refuse(unsupported(e.at, "%s(DISTINCT …) OVER isn't supported in a view", e.name).
 			WithHint("which of several equal values comes first is open; leave DISTINCT out, or group in a subquery"))
 	}
+	if e.name == "mode" && (!c.Frame.Start.Unbounded || c.Frame.Exclude != ExcludeNothing) {
+		// Which of two values that are there as often comes first, DuckDB remembers from rows that have
+		// left the frame.
+		refuse(unsupported(e.at, "mode over a frame that rows leave isn't supported in a view").
+			WithHint("begin the frame with UNBOUNDED PRECEDING"))
+	}
 	if c.Frame.Rows || c.Frame.Start.Unbounded && c.Frame.End.Unbounded {
 		return
 	}

@@ -507,6 +507,9 @@ func (g *gen) window() func(over string) string {
 			if by, _, ok := strings.Cut(over, "ORDER BY"); ok && frame == " ROWS UNBOUNDED PRECEDING" && strings.HasSuffix(call, ", v)") {
 				return call + " OVER (" + by + ")" // the whole partition
 			}
+			if call == "mode(v)" { // over a frame that rows leave it is refused
+				return call + " OVER (" + over + " ROWS UNBOUNDED PRECEDING)"
+			}
 			return call + " OVER (" + over + frame + ")"
 		}
 	}
