@@ -169,11 +169,11 @@ func (o *outbox) fitsLocked(s *subscription, n int) bool {
 	return !s.folds() || !slices.ContainsFunc(o.mu.waiting, func(p piece) bool { return p.sub == s })
 }
 
-// room returns a channel that is closed once another message of the subscription may fit.
-func (o *outbox) room(s *subscription) <-chan struct{} {
+// room returns a channel that is closed once so many more messages of the subscription may fit.
+func (o *outbox) room(s *subscription, n int) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.mu.ending || !o.mu.pumping || o.fitsLocked(s, 1) {
+	if o.mu.ending || !o.mu.pumping || o.fitsLocked(s, n) {
 		return closed
 	}
 	if o.mu.room == nil {

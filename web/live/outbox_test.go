@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,5 +86,34 @@ func TestGoodbyeComesBehindTheFrameThatWasBegun(t *testing.T) {
 	if _, err := io.ReadFull(theirs, reason); err != nil || string(reason[2:]) != `{"id":"a","position":"P1"}` {
 		t.Errorf("%s %v", reason, err)
 	}
+	<-o.done
+}
+
+// Who is told that there is no room is told when there is, for as much as it has, and not before.
+func TestRoomIsRoomForAllThatWasOffered(t *testing.T) {
+	t.Parallel()
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	o := newOutbox(NewHub(Options{}), ours, nil)
+	s := newSubscription(t.Context(), o.hub, op{ID: "a"}, nil, Client{}, nil)
+	one := []*content{{kind: "progress", rest: []byte("}")}}
+	n := 0
+	for ; o.offer(s, one) == taken; n++ {
+	}
+	if n != maxWaiting {
+		t.Errorf("%d messages were taken, not %d", n, maxWaiting)
+	}
+	room := o.room(s, maxBatch)
+	select {
+	case <-room:
+		t.Fatal("there is none")
+	default:
+	}
+	go func() { _, _ = io.Copy(io.Discard, theirs) }()
+	for batch := slices.Repeat(one, maxBatch); o.offer(s, batch) == full; {
+		<-o.room(s, maxBatch)
+	}
+	<-room
+	o.kill()
 	<-o.done
 }

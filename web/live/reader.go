@@ -29,7 +29,7 @@ type reader interface {
 	// skipGap tells a subscription of what is gone, and goes on behind it.
 	skipGap(ctx context.Context, s *subscription) error
 	// meet makes what tells apart one who was served by this reader from one who was served by another
-	// one at the same place; nil: nothing.
+	// one at the same place; nil: nothing. It must be told then.
 	meet(other reader) *content
 	// fork returns a reader that goes on alone from here.
 	fork() (reader, error)

@@ -199,7 +199,7 @@ func (s *socket) tooSlow(sub *subscription) {
 }
 
 func (s *socket) offer(sub *subscription, batch []*content) verdict { return s.out.offer(sub, batch) }
-func (s *socket) room(sub *subscription) <-chan struct{}            { return s.out.room(sub) }
+func (s *socket) room(sub *subscription, n int) <-chan struct{}     { return s.out.room(sub, n) }
 
 // read takes the client's messages until the connection ends.
 func (s *socket) read() {

@@ -137,7 +137,7 @@ func (s *eventStream) offer(sub *subscription, batch []*content) verdict {
 	return taken
 }
 
-func (s *eventStream) room(*subscription) <-chan struct{} {
+func (s *eventStream) room(*subscription, int) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.mu.waiting) == 0 {

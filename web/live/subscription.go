@@ -18,8 +18,8 @@ type outlet interface {
 	// offer takes messages, all or none, and does not wait for the client. The subscription belongs
 	// to the caller meanwhile.
 	offer(s *subscription, batch []*content) verdict
-	// room returns a channel that is closed once it is worth offering again.
-	room(s *subscription) <-chan struct{}
+	// room returns a channel that is closed once it is worth offering so many again.
+	room(s *subscription, n int) <-chan struct{}
 	// end closes the client's connection.
 	end(f farewell)
 	// tooSlow closes it because the subscription made no progress (I7).
@@ -193,7 +193,7 @@ func (s *subscription) emit(ctx context.Context, batch ...*content) error {
 			return errEnding
 		}
 		select {
-		case <-s.out.room(s):
+		case <-s.out.room(s, len(batch)):
 		case <-ctx.Done():
 		}
 	}
@@ -276,13 +276,6 @@ func (s *subscription) read(ctx context.Context, r reader, pending []*content) e
 		}
 		if caughtUp && s.reached && s.group == nil {
 			outcome, err := s.hub.join(s, r)
-			if err != nil {
-				if err := s.recover(ctx, r, err); err != nil {
-					return err
-				}
-				caughtUp = false
-				continue
-			}
 			if kept = outcome.kept; outcome.joined {
 				return errShared
 			}
@@ -290,6 +283,14 @@ func (s *subscription) read(ctx context.Context, r reader, pending []*content) e
 				if err := s.emit(ctx, outcome.pending...); err != nil {
 					return err
 				}
+			}
+			if err != nil {
+				if err := s.recover(ctx, r, err); err != nil {
+					return err
+				}
+				caughtUp = false
+			}
+			if err != nil || len(outcome.pending) > 0 {
 				continue
 			}
 			later = outcome.later

@@ -296,13 +296,15 @@ func (r *viewReader) patience() time.Duration {
 }
 
 // meet is the difference between what two readers show of the same rows: a moving range has not
-// moved at the same instant for both.
+// moved at the same instant for both. Who is told it shows what the other one shows.
 func (r *viewReader) meet(other reader) *content {
 	o := other.(*viewReader)
 	if !r.sel.keeps {
 		return nil
 	}
-	return r.frame(difference(r.sel.shown, o.sel.shown, nil))
+	was := r.sel.shown
+	r.sel.shown = o.sel.shown
+	return r.frame(difference(was, r.sel.shown, nil))
 }
 
 func (r *viewReader) fork() (reader, error) {
