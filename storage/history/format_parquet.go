@@ -112,7 +112,10 @@ func fits38(v *row.Vector) error {
 
 // flush writes the rows that have gathered as a row group.
 func (e *parquetEncoder) flush() error {
-	group := e.file.AppendRowGroup()
+	group, err := e.file.AppendRowGroupChecked()
+	if err != nil {
+		return err
+	}
 	for _, v := range e.rest.Cols {
 		column, err := group.NextColumn()
 		if err == nil {
