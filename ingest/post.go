@@ -33,6 +33,10 @@ type Request struct {
 	NoSync bool
 }
 
+// crowded is a log that says beforehand when it takes no more, so that under too much load no time
+// goes into reading what is refused.
+type crowded interface{ Busy(bytes int) error }
+
 // part is what a request brings to one stream.
 type part struct {
 	name    string
@@ -89,6 +93,11 @@ func (in *Ingester) post(ctx context.Context, r Request, all *[]*part) (*Answer,
 		return answer, err
 	}
 	defer in.end(once)
+	if l, ok := in.log.(crowded); ok {
+		if err := l.Busy(len(body)); err != nil {
+			return nil, err
+		}
+	}
 	if r.Stream == "" {
 		if parts, err = in.split(body, f); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"sync"
 	"time"
@@ -137,11 +138,19 @@ func (in *Ingester) tell(r Request) int {
 		return 1
 	}
 	n := 0
+	if f == lines { // each line is an event, whatever stands in it
+		for line := range bytes.Lines(bytes.TrimPrefix(body, bom)) {
+			if n < in.opts.MaxEvents && skipSpace(line, 0) < len(line) {
+				n++
+			}
+		}
+		return max(1, n)
+	}
 	s := scanner{maxDepth: in.opts.MaxDepth}
 	_ = eachEvent(body, f, in.opts.MaxEvents, func(b []byte, i, _ int, _ bool) (int, *syntaxError) {
 		n++
 		return s.value(b, i, 0)
-	}, func([]byte, int, *syntaxError) { n++ })
+	}, func([]byte, int, *syntaxError) {})
 	return max(1, n)
 }
 

@@ -90,6 +90,9 @@ func TestFullQueueIsAnsweredWith429(t *testing.T) {
 	if err := <-results; !errors.As(err, &refused) || refused.Status != 429 || refused.RetryAfter == 0 {
 		t.Errorf("one of six was answered with %v", err)
 	}
+	if err := l.Busy(1 << 20); !errors.As(err, &refused) || refused.Status != 429 || refused.RetryAfter == 0 {
+		t.Errorf("asked beforehand: %v", err)
+	}
 	if l.End() != 1 {
 		t.Errorf("the log ends at %d before an fsync", l.End())
 	}

@@ -56,16 +56,33 @@ func (q *queue) put(c *call) error {
 	if q.mu.closed {
 		return problem.New(503, "stopping", "the server is stopping").WithHint("send it again in a moment")
 	}
-	if n := len(q.mu.calls); n > 0 && (n >= q.maxCalls || q.mu.bytes+c.bytes > q.maxBytes) {
-		q.mu.refused++
-		p := problem.New(429, "log_busy", "%d requests already wait to be written", n).WithHint("send it again a second later")
-		p.RetryAfter = 1
-		return p
+	if err := q.fullLocked(c.bytes); err != nil {
+		return err
 	}
 	q.mu.calls = append(q.mu.calls, c)
 	q.mu.bytes += c.bytes
 	q.signal()
 	return nil
+}
+
+// fullLocked refuses a call of so many bytes when there is no room for it.
+func (q *queue) fullLocked(bytes int) error {
+	n := len(q.mu.calls)
+	if n == 0 || n < q.maxCalls && q.mu.bytes+bytes <= q.maxBytes {
+		return nil
+	}
+	q.mu.refused++
+	p := problem.New(429, "log_busy", "%d requests already wait to be written", n).WithHint("send it again a second later")
+	p.RetryAfter = 1
+	return p
+}
+
+// Busy is the refusal that Append would give a request of at least so many bytes now; nil when there
+// is room. Who asks first does not decode what is refused.
+func (l *Log) Busy(bytes int) error {
+	l.queue.mu.Lock()
+	defer l.queue.mu.Unlock()
+	return l.queue.fullLocked(bytes)
 }
 
 func (q *queue) signal() {
