@@ -48,21 +48,7 @@ func TestRowsExpireBehindTheWatermarkWithoutAChange(t *testing.T) {
 	if _, err := w.Views.Rebuild(t.Context(), "revenue"); err != nil {
 		t.Fatal(err)
 	}
-	changed, stop, err := w.Views.Watch("revenue")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	for info.Rebuilding = true; info.Rebuilding; {
-		select {
-		case <-changed:
-		case <-time.After(viewtest.Patience):
-			t.Fatal("the rebuild does not end")
-		}
-		if info, err = w.Views.Get("revenue"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	untilBuilt(w, "revenue")
 	diff(t, w.Rows("revenue", runtime.RowsQuery{}), before)
 	diff(t, w.Changes("revenue", stream.Position{}), end)
 }

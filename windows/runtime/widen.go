@@ -70,12 +70,29 @@ func fits(from, in row.Type) bool {
 
 // outgrows says which of an entry's columns is too wide for the worker's version; nil: none is.
 func (w *worker) outgrows(e stream.Entry) error {
+	return w.svc.outgrows(w.doc, w.types, e)
+}
+
+// servedOutgrown reports whether an entry is too wide for the version that is served while this one is
+// built. This one takes over before it, so that what the entry changes is a change like any other, and
+// an alert fires for it.
+func (w *worker) servedOutgrown(e stream.Entry) bool {
+	if w.serving || w.doc.Serving == nil {
+		return false
+	}
+	if w.servedTypes == nil {
+		w.servedTypes = w.doc.Serving.boundTypes()
+	}
+	return w.svc.outgrows(w.doc.Serving, w.servedTypes, e) != nil
+}
+
+func (s *Service) outgrows(d *stored, types []map[int]row.Type, e stream.Entry) error {
 	b := e.Batch
 	if b == nil {
 		return nil
 	}
-	for i := range w.doc.Sources {
-		src := &w.doc.Sources[i]
+	for i := range d.Sources {
+		src := &d.Sources[i]
 		if src.ID != b.Stream {
 			continue
 		}
@@ -83,9 +100,9 @@ func (w *worker) outgrows(e stream.Entry) error {
 			if c >= len(b.Columns) || b.Columns[c] == nil {
 				continue
 			}
-			if t, ok := w.types[i][c]; ok && !fits(b.Columns[c].Type, t) {
+			if t, ok := types[i][c]; ok && !fits(b.Columns[c].Type, t) {
 				o := &outgrown{stream: src.Name, column: fmt.Sprint(c), from: t, to: b.Columns[c].Type}
-				if st, ok := w.svc.Registry.ByID(src.ID); ok && c < len(st.Schema.Fields) {
+				if st, ok := s.Registry.ByID(src.ID); ok && c < len(st.Schema.Fields) {
 					o.column = st.Schema.Fields[c].Name
 				}
 				return o

@@ -43,12 +43,14 @@ type worker struct {
 	v   *view
 	doc *stored
 	// serving: the version's rows are served. Else it is built beside the one that is.
-	serving  bool
-	fields   []row.Field
-	names    map[stream.ID]string
-	types    []map[int]row.Type // that the columns are bound to, by source
-	follower Follower
-	logger   *slog.Logger
+	serving bool
+	fields  []row.Field
+	names   map[stream.ID]string
+	types   []map[int]row.Type // that the columns are bound to, by source
+	// servedTypes are those of the version that is served while this one is built.
+	servedTypes []map[int]row.Type
+	follower    Follower
+	logger      *slog.Logger
 	// compile makes a fresh engine; machines that panicked are thrown away.
 	compile func(windowsFrom *windows.Micros) (machine, error)
 
@@ -235,6 +237,9 @@ func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
 		e, ok, err := w.reader.Next()
 		if err != nil {
 			return w.unread(err)
+		}
+		if ok && w.servedOutgrown(e) {
+			return w.commit()
 		}
 		if ok {
 			if err := w.take(e); err != nil {
