@@ -42,7 +42,11 @@ func browse(t testing.TB) context.Context {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(func(ev any) {
 		if e, ok := ev.(*runtime.EventExceptionThrown); ok {
-			t.Errorf("the page's script failed: %s", e.ExceptionDetails.Text)
+			said := e.ExceptionDetails.Text
+			if x := e.ExceptionDetails.Exception; x != nil {
+				said += " " + x.Description
+			}
+			t.Errorf("the page's script failed: %s", said)
 		}
 	}))
 	t.Cleanup(cancel)

@@ -171,7 +171,11 @@ func TestThePlanIsATreeWithWhatEachStepHolds(t *testing.T) {
 	if deep := eval[int](t, ctx, `document.querySelectorAll(".plan-steps ul ul li").length`); deep == 0 {
 		t.Error("the plan is flat")
 	}
-	if text := eval[string](t, ctx, `document.querySelector(".plan-tree").textContent`); !strings.Contains(text, "rows") {
-		t.Errorf("the plan does not tell what it holds: %s", text)
+	if text := eval[string](t, ctx, `document.querySelector(".plan-tree").textContent`); !strings.Contains(text, "1 entry") || !strings.Contains(text, "change stream") {
+		t.Errorf("the plan does not tell what it keeps: %s", text)
 	}
+	// What grows for ever is said where it grows.
+	s.must("PUT", "/v1/views/for_ever", `{"sql":"SELECT shop, count(*) AS n FROM sales GROUP BY shop"}`, nil)
+	do(t, ctx, chromedp.Navigate(s.url("/views/for_ever")))
+	see(t, ctx, ".plan-steps .warning", "kept for ever")
 }

@@ -19,10 +19,11 @@ export function s(tag, attributes, ...children) {
   return e;
 }
 
-// patch makes the children of parent those of next, keeping every element that stays equal, so
+// patch makes the children of parent those of list, keeping every element that stays equal, so
 // that hover, selection and scroll position survive an update.
-export function patch(parent, next) {
+export function patch(parent, list) {
   const have = [...parent.childNodes];
+  const next = list.filter((n) => n !== null && n !== undefined && n !== "").map((n) => (typeof n === "string" ? new Text(n) : n));
   next.forEach((n, i) => {
     const old = have[i];
     if (!old) parent.append(n);

@@ -77,6 +77,8 @@ class Panel {
     clearTimeout(this.retry);
     this.heard = Date.now();
     this.asked = this.heard;
+    this.catching = true;
+    this.settled = false;
     this.forced = true; // what was asked for is drawn also while paused
     this.asking();
     this.stop = this.live.subscribe(this.request(), (m) => this.#message(m));
@@ -100,7 +102,6 @@ class Panel {
       this.version = version ?? this.version;
     }
     if (m.type === "gap") this.event = { text: "changes were missed: shown anew", until: this.heard + SAY_FOR };
-    if (m.type === "subscribed") this.catching = true;
     if (m.type === "progress") this.catching = false;
     if (m.type === "error") {
       this.failed = m;
@@ -121,13 +122,15 @@ class Panel {
     const { text, kind } = remark(this, quiet);
     this.say(text, kind);
     if (document.hidden || (this.board.held && !this.forced)) return;
-    if (!this.near && this.drawn) return;
+    if (!this.near && this.settled) return;
     if (!this.dirty && !this.ticks?.()) return;
     if (this.forced && this.dirty) this.forced = false;
     this.dirty = false;
     this.drawn = true;
     if (this.failed) failure(this);
     else this.draw();
+    // Out of sight too, first rows are drawn: for who searches in the page, or prints it.
+    this.settled = !this.catching && !this.body.querySelector(":scope > .state, :scope > .skeleton");
   }
 
   say(text, kind = "") {

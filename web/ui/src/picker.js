@@ -79,7 +79,7 @@ export function picker(board) {
     const list = document.getElementById("zones");
     if (!list.childElementCount) {
       const mine = Intl.DateTimeFormat().resolvedOptions().timeZone;
-      list.append(...new Set(["UTC", mine, board.zone, ...Intl.supportedValuesOf("timeZone")].map((z) => z)).values().map((z) => h("option", { value: z })));
+      list.append(...[...new Set(["UTC", mine, board.zone, ...Intl.supportedValuesOf("timeZone")])].map((z) => h("option", { value: z })));
     }
     typed.focus();
     typed.select();

@@ -5,19 +5,35 @@ import { get } from "./server.js";
 
 // bytes is a size as people read it.
 const bytes = (n) => (n < 1e3 ? `${n} B` : n < 1e6 ? `${(n / 1e3).toFixed(1)} kB` : n < 1e9 ? `${(n / 1e6).toFixed(1)} MB` : `${(n / 1e9).toFixed(1)} GB`);
-const many = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+const many = (n, one, more) => `${n.toLocaleString("en")} ${n === 1 ? one : more}`;
 
-// steps reads the indented lines of a plan's text; those behind the tree are facts about it.
-export function steps(text) {
-  const out = [];
-  const facts = [];
-  for (const line of text.split("\n").filter(Boolean)) {
-    const depth = (line.length - line.trimStart().length) / 2;
-    const [, name, rest] = /^(row key|\S+)\s*(.*)$/.exec(line.trim());
-    if (depth === 0 && out.length) facts.push([name, rest]);
-    else out.push({ depth, name, text: rest });
-  }
-  return { out, facts };
+// lines reads the indented lines of a plan's text, for what has no operators: {depth, text}.
+const lines = (text) => text.split("\n").filter(Boolean).map((l) => ({ depth: (l.length - l.trimStart().length) / 2, text: l.trim() }));
+
+// facts are the lines behind the tree.
+function facts(text) {
+  const all = lines(text);
+  const from = all.findIndex((l, i) => i > 0 && l.depth === 0);
+  return from < 0 ? [] : all.slice(from).map((l) => /^(row key|\S+)\s*(.*)$/.exec(l.text));
+}
+
+function step(o) {
+  const [, name, rest] = /^(\S+)\s*(.*)$/.exec(o.text);
+  const badge = (kind, text, title) => h("span", { class: `badge ${kind}`, title }, text);
+  return [
+    h(
+      "p",
+      null,
+      h("strong", null, name),
+      " ",
+      h("code", null, rest),
+      " ",
+      o.operator === undefined || o.operator === null ? null : badge("", `${many(o.rows, "entry", "entries")} · ${bytes(o.bytes)}`, "what this step keeps"),
+      o.shared_as ? badge("live", o.again ? `again ${o.shared_as}` : `shared ${o.shared_as}`, "computed once, read by several") : null,
+      o.unbounded ? badge("corrected", "grows without bound") : null,
+    ),
+    o.unbounded ? h("p", { class: "warning" }, o.unbounded) : null,
+  ];
 }
 
 export async function plan() {
@@ -25,26 +41,22 @@ export async function plan() {
   if (!root) return;
   const told = await get(`/v1/views/${root.dataset.view}/explain`).catch(() => null);
   if (!told) return;
-  const { out, facts } = steps(told.plan ?? root.querySelector("pre").textContent);
-  const list = told.operators?.length ? told.operators : out;
   const top = h("ul", { class: "plan-steps" });
   const open = [{ depth: -1, children: top }];
-  for (const o of list) {
+  for (const o of told.operators?.length ? told.operators : lines(told.plan)) {
     while (open.length > 1 && open.at(-1).depth >= o.depth) open.pop();
-    const held = o.rows ? h("span", { class: "badge" }, `${many(o.rows, "row")} · ${bytes(o.bytes ?? 0)}`) : null;
     const children = h("ul", null);
-    const item = h(
-      "li",
-      null,
-      h("p", null, h("strong", null, o.name), " ", h("code", null, o.text ?? ""), " ", held, o.shared ? h("span", { class: "badge live", title: String(o.shared) }, "shared") : null, o.unbounded ? h("span", { class: "badge corrected" }, "grows without bound") : null),
-      o.unbounded ? h("p", { class: "warning" }, String(o.unbounded)) : null,
-      children,
-    );
-    open.at(-1).children.append(item);
+    open.at(-1).children.append(h("li", null, step(o), children));
     open.push({ depth: o.depth, children });
   }
-  const notes = facts.map(([name, text]) => h("li", null, h("strong", null, name), " ", text));
-  const state = told.state?.length ? [h("h3", null, "What it holds"), h("table", { class: "compact held" }, h("thead", null, h("tr", null, h("th", { scope: "col" }, "state"), h("th", { scope: "col", class: "num" }, "rows"), h("th", { scope: "col", class: "num" }, "size"))), h("tbody", null, told.state.map((s) => h("tr", null, h("td", null, s.kind), h("td", { class: "num" }, s.rows.toLocaleString("en")), h("td", { class: "num" }, bytes(s.bytes))))))] : [];
-  root.querySelector(".plan-tree").replaceChildren(top, h("ul", { class: "plan-facts" }, notes), ...state);
+  const notes = [
+    ...facts(told.plan).map(([, name, text]) => h("li", null, h("strong", null, name), " ", text)),
+    ...(told.shared ?? []).map((s) => h("li", null, h("strong", null, "shared"), " ", s.text)),
+    ...(told.memory ? [h("li", null, h("strong", null, "memory"), ` ${bytes(told.memory.bytes)} of its state in memory${told.memory.spilled_entries ? `, ${many(told.memory.spilled_entries, "entry", "entries")} (${bytes(told.memory.spilled_bytes)}) in the store alone` : ""}`)] : []),
+    ...(told.warnings ?? []).map((w) => h("li", { class: "warning" }, w.detail ?? w.message ?? String(w))),
+  ];
+  const held = [...(told.state ?? []), ...[["rows of the view", told.rows], ["change stream", told.change_stream], ["late events", told.late_events], ["row errors", told.row_errors]].filter(([, z]) => z?.rows).map(([kind, z]) => ({ kind, ...z }))];
+  const sizes = h("table", { class: "compact held" }, h("thead", null, h("tr", null, h("th", { scope: "col" }, "what it keeps"), h("th", { scope: "col", class: "num" }, "entries"), h("th", { scope: "col", class: "num" }, "size"))), h("tbody", null, held.map((z) => h("tr", null, h("td", null, z.kind), h("td", { class: "num" }, z.rows.toLocaleString("en")), h("td", { class: "num" }, bytes(z.bytes))))));
+  root.querySelector(".plan-tree").replaceChildren(top, h("ul", { class: "plan-facts" }, notes), ...(held.length ? [sizes] : []));
   root.querySelector("details").open = false;
 }

@@ -24,15 +24,17 @@ export function placeOf(list, at) {
 }
 
 // Rows holds entries {key, row, status, revision, was, changed, at}: was is the row before its latest
-// correction, at the instant of the time column in seconds. With a time column the rows are also kept
+// correction, at the instant of the time column in seconds, null without one. With a time column the rows are also kept
 // by instant, and which instants have changed since somebody asked, so that a chart need not look at
 // all of them again.
 export class Rows {
   #entries = new Map();
   #withdrawn = new Map();
+  #before = new Map(); // the entries of before a snapshot, while it comes
   #instants = new Map(); // instant → its entries
   #order = []; // the instants, sorted
   #touched = new Set();
+  #timeless = 0;
   #all = true;
 
   constructor(measures, x) {
@@ -43,9 +45,18 @@ export class Rows {
   }
 
   snapshot(message) {
-    if (!this.partial) this.clear();
+    // A snapshot that comes again, such as after a gap, keeps what is known of corrections.
+    if (!this.partial) {
+      this.#before = this.#entries;
+      this.clear();
+    }
     this.partial = !!message.more;
-    message.rows.forEach((row, i) => this.#put(keyOf(row, this.measures), row, message.statuses?.[i] ?? "provisional", 0, null, 0));
+    message.rows.forEach((row, i) => {
+      const key = keyOf(row, this.measures);
+      const status = message.statuses?.[i] ?? "provisional";
+      this.#put(key, row, status, 0, ...this.#corrected(status, row, this.#before.get(key), Date.now()));
+    });
+    if (!this.partial) this.#before = new Map();
     this.#stamp(message);
   }
 
@@ -70,10 +81,16 @@ export class Rows {
         continue;
       }
       const old = this.#withdrawn.get(key) ?? this.#entries.get(key);
-      const corrected = c.status === "corrected";
-      this.#put(key, c.row, c.status, c.revision ?? 0, corrected && old ? old.row : (old?.was ?? null), corrected ? now : (old?.changed ?? 0));
+      this.#put(key, c.row, c.status, c.revision ?? 0, ...this.#corrected(c.status, c.row, old, now));
     }
     this.#stamp(message);
+  }
+
+  // #corrected is what a row was before its latest correction, and when that came. The same row again,
+  // such as after a reconnect, is no correction.
+  #corrected(status, row, old, now) {
+    const anew = status === "corrected" && old && [...this.measures].some((n) => old.row[n] !== row[n]);
+    return anew ? [old.row, now] : [old?.was ?? null, old?.changed ?? 0];
   }
 
   #stamp(message) {
@@ -84,9 +101,9 @@ export class Rows {
   #put(key, row, status, revision, was, changed) {
     const old = this.#entries.get(key);
     if (old) this.#remove(old);
-    const e = { key, row, status, revision, was, changed, at: this.x ? Date.parse(row[this.x]) / 1000 : 0 };
+    const e = { key, row, status, revision, was, changed, at: this.x && row[this.x] ? Date.parse(row[this.x]) / 1000 : null };
     this.#entries.set(key, e);
-    if (!this.x) return;
+    if (e.at === null) return void this.#timeless++;
     const there = this.#instants.get(e.at);
     if (there) there.push(e);
     else {
@@ -98,7 +115,7 @@ export class Rows {
 
   #remove(e) {
     this.#entries.delete(e.key);
-    if (!this.x) return;
+    if (e.at === null) return void this.#timeless--;
     const there = this.#instants.get(e.at);
     there.splice(there.indexOf(e), 1);
     if (!there.length) {
@@ -120,9 +137,10 @@ export class Rows {
   }
 
   clear() {
-    this.#entries.clear();
+    this.#entries = new Map();
     this.#instants.clear();
     this.#order = [];
+    this.#timeless = 0;
     this.#all = true;
     this.partial = false;
   }
@@ -151,7 +169,7 @@ export class Rows {
   // sorted gives the entries, from the oldest to the newest when there is a time column.
   sorted() {
     if (!this.x) return [...this.#entries.values()];
-    const out = [];
+    const out = this.#timeless ? [...this.#entries.values()].filter((e) => e.at === null) : [];
     for (const at of this.#order) for (const e of this.#instants.get(at)) out.push(e);
     return out;
   }
