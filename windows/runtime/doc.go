@@ -41,7 +41,14 @@
 // differ, or the difference is too large for one epoch, there is no such epoch: the change stream
 // begins anew with all rows as they are then, readers of it get a [Gap] and take a snapshot, and an
 // alert does not fire for rows that were there at the switch. A rebuild goes the same way, with the same definition; it keeps the
-// version that users see, and its late events and row errors are those that there were.
+// version that users see, and its late events and row errors are those that there were. The changes
+// that it makes are kept beside the live ones until the switch (s id 1 version 3 sequence within): they
+// must be the same. Before the switch the old worker reads up to where the new one is, so that no
+// change of the log is folded into the difference.
+//
+// A version whose columns have widened (R1) stops before the first entry that it can't take, and one
+// with the new types takes over right there. A rebuild from a log that retention has trimmed gives out
+// only windows that have all their events, and seals the rows of the others (R4).
 //
 // # Views on views
 //
