@@ -149,9 +149,21 @@ func (s *Service) create(kind catalog.Kind, name string, doc *stored, plan *quer
 		_, derr := s.Catalog.Delete(kind, name)
 		return nil, false, errors.Join(err, derr)
 	}
+	v.firstRows(doc)
 	v.start()
 	s.wakePumps()
 	return v, true, nil
+}
+
+// firstRows commits what a new view has before it has read anything, so that it is there when the
+// request is answered (N1). Where that fails the worker, which begins next, says why.
+func (v *view) firstRows(doc *stored) {
+	_ = protect(func() {
+		if w, err := v.newWorker(doc, true); err == nil {
+			_ = w.commitFirst()
+			w.close()
+		}
+	})
 }
 
 func (s *Service) sourcesThere(doc *stored) error {

@@ -467,3 +467,23 @@ func TestAnswersSayWhatTheyAreTheAnswerTo(t *testing.T) { // D9
 		}
 	}
 }
+
+// N1: the row of an aggregate over nothing is there when the request that makes the view is answered.
+func TestARowOverNothingIsThereFromTheViewsCreation(t *testing.T) {
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("checkouts", checkouts)
+	for n := range 20 {
+		view := fmt.Sprint("totals", n)
+		w.View(view, `SELECT count(*) AS n, sum(amount) AS s FROM checkouts`)
+		diff(t, w.Rows(view, runtime.RowsQuery{}), `provisional 0 {"n":0,"s":null}`)
+	}
+	w.Crash()
+	w.Until("totals3", w.Post("checkouts", 0, sale("12:00:10", "DE", 5)))
+	diff(t, w.Changes("totals3", stream.Position{}), `
+		--
+		+ {"n":0,"s":null} provisional 0
+		--
+		- {"n":0,"s":null}  0
+		+ {"n":1,"s":5} provisional 0`)
+}
