@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tidemark/storage/row"
 	"tidemark/stream"
 	"tidemark/windows"
 	"tidemark/windows/engine"
@@ -67,47 +68,10 @@ func servable(text string) bool {
 
 func (s *script) serve() {
 	w := viewtest.New(s.t, func(w *viewtest.World) { w.Options.Parse = duck.ParseSQL })
-	ids := map[stream.ID]*stream.Stream{}
-	names := map[stream.ID]string{}
-	for _, f := range s.streams {
-		var columns []string
-		for _, c := range f.fields {
-			columns = append(columns, fmt.Sprintf("%q:%q", c.Name, c.Type.String()))
-		}
-		ids[f.id] = w.Stream(f.name, fmt.Sprintf(`{"time_field":"ts","columns":{%s},"partitions":%d}`, strings.Join(columns, ","), f.partitions))
-		names[f.id] = f.name
-	}
-	span := func(x windows.Micros) string { return (time.Duration(x) * time.Microsecond).String() }
-	d := map[string]any{"sql": s.sql, "max_out_of_orderness": span(s.cfg.Streams[0].MaxOutOfOrderness), "throttle": "0s", "late": "drop"}
-	if s.cfg.Late != engine.Drop {
-		d["late"], d["allowed_lateness"] = "correct", span(s.cfg.AllowedLateness)
-	}
-	if s.cfg.EmitFinal {
-		d["emit"] = "final"
-	}
-	definition, err := json.Marshal(d)
-	s.must(err)
-	w.View("v", string(definition))
-
-	receipt := ""
+	ids := s.declareIn(w)
 	for i, e := range s.log {
-		switch {
-		case e.Batch != nil:
-			b := e.Batch
-			ev := &stream.Events{Stream: ids[b.Stream].ID, Columns: b.Columns, Times: slices.Clone(b.Times), Keys: b.Keys}
-			for range b.Len {
-				ev.Partitions = append(ev.Partitions, b.Partition)
-				ev.RawData = append(ev.RawData, "{}"...)
-				ev.RawEnds = append(ev.RawEnds, uint32(len(ev.RawData)))
-			}
-			out, err := w.Log.Append(s.t.Context(), []*stream.Events{ev})
-			s.must(err)
-			receipt = stream.Position{Log: w.Log.ID(), Sequence: out[0].Sequence}.String()
-		case e.Control.Kind == stream.Advance:
-			sequence, err := w.Log.Advance(s.t.Context(), ids[e.Control.Stream].ID, e.Control.Value)
-			s.must(err)
-			receipt = stream.Position{Log: w.Log.ID(), Sequence: sequence}.String()
-		default:
+		receipt := s.appendTo(w, ids, e)
+		if receipt == "" {
 			continue
 		}
 		w.Until("v", receipt)
@@ -137,6 +101,81 @@ func (s *script) serve() {
 	}
 	slices.Sort(final)
 	s.same("the server", "final and corrected changes", final, served(s, w))
+}
+
+// declareIn makes the scenario's streams and views; the view itself is v.
+func (s *script) declareIn(w *viewtest.World) map[stream.ID]*stream.Stream {
+	s.t.Helper()
+	ids := map[stream.ID]*stream.Stream{}
+	for _, f := range s.streams {
+		var columns []string
+		for _, c := range f.fields {
+			columns = append(columns, fmt.Sprintf("%q:%q", c.Name, c.Type.String()))
+		}
+		ids[f.id] = w.Stream(f.name, fmt.Sprintf(`{"time_field":"ts","columns":{%s},"partitions":%d}`, strings.Join(columns, ","), f.partitions))
+	}
+	span := func(x windows.Micros) string { return (time.Duration(x) * time.Microsecond).String() }
+	definition := func(sql string, lateness windows.Micros) map[string]any {
+		d := map[string]any{"sql": sql, "throttle": "0s", "late": "drop"}
+		if len(s.cfg.Streams) > 0 {
+			d["max_out_of_orderness"] = span(s.cfg.Streams[0].MaxOutOfOrderness)
+		}
+		if lateness > 0 {
+			d["late"], d["allowed_lateness"] = "correct", span(lateness)
+		}
+		return d
+	}
+	put := func(name string, d map[string]any) {
+		text, err := json.Marshal(d)
+		s.must(err)
+		w.View(name, string(text))
+	}
+	for _, v := range s.views {
+		put(v.Name, definition(v.View.SQL, v.View.AllowedLateness))
+	}
+	lateness := s.cfg.AllowedLateness
+	if s.cfg.Late == engine.Drop {
+		lateness = 0
+	}
+	d := definition(s.sql, lateness)
+	if s.cfg.Late != engine.Drop {
+		d["late"], d["allowed_lateness"] = "correct", span(lateness)
+	}
+	if s.cfg.EmitFinal {
+		d["emit"] = "final"
+	}
+	if from := s.cfg.EventsFrom; from != nil {
+		d["start"] = string(row.FormatTimestamp(nil, *from))
+	}
+	put("v", d)
+	return ids
+}
+
+// appendTo appends an entry of the scenario's log and returns its receipt; empty: the log alone
+// decides when there is one like it.
+func (s *script) appendTo(w *viewtest.World, ids map[stream.ID]*stream.Stream, e stream.Entry) string {
+	s.t.Helper()
+	var at stream.Sequence
+	switch {
+	case e.Batch != nil:
+		b := e.Batch
+		ev := &stream.Events{Stream: ids[b.Stream].ID, Columns: b.Columns, Times: slices.Clone(b.Times), Keys: b.Keys}
+		for range b.Len {
+			ev.Partitions = append(ev.Partitions, b.Partition)
+			ev.RawData = append(ev.RawData, "{}"...)
+			ev.RawEnds = append(ev.RawEnds, uint32(len(ev.RawData)))
+		}
+		out, err := w.Log.Append(s.t.Context(), []*stream.Events{ev})
+		s.must(err)
+		at = out[0].Sequence
+	case e.Control.Kind == stream.Advance:
+		var err error
+		at, err = w.Log.Advance(s.t.Context(), ids[e.Control.Stream].ID, e.Control.Value)
+		s.must(err)
+	default:
+		return ""
+	}
+	return stream.Position{Log: w.Log.ID(), Sequence: at}.String()
 }
 
 // served are the final and corrected changes of the view's change stream.
