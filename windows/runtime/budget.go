@@ -50,8 +50,8 @@ func (s *Service) StateMemory() (bytes, bound int64) {
 	return s.budget.mu.total, s.budget.bytes
 }
 
-// spill lets the engine go of what is over its part of the budget. What the last Take wrote is
-// committed.
+// spill lets the engine go of what is over its part of the budget, and tells where its state is. What
+// the last Take wrote is committed, or nothing was taken since the state was read.
 func (w *worker) spill() {
 	m := w.eng.Memory()
 	if limit := w.svc.budget.take(w, m.Bytes); limit < m.Bytes {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"tidemark/storage/kv"
 	"tidemark/windows/runtime"
@@ -71,5 +72,38 @@ func TestViewOfAnEarlierFormatIsMadeAgain(t *testing.T) {
 	}
 	if info, err := w.Views.Get("total"); err != nil || info.Rebuilding || strings.Contains(info.Reason, "format") {
 		t.Errorf("%+v %v", info, err)
+	}
+}
+
+// What a view keeps in memory is told from its start on, not from its first epoch.
+func TestMemoryOfAViewIsToldRightAfterAStart(t *testing.T) {
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("checkouts", checkouts)
+	w.View("total", storyViews["total"])
+	w.Until("total", w.Post("checkouts", 0, sale("12:00:10", "DE", 5), sale("12:00:20", "FR", 7)))
+	before := w.Views.Gauges()[0].Memory
+	w.Reopen()
+	ready(w, "total")
+	after := w.Views.Gauges()[0].Memory
+	if before.Entries == 0 || after.Entries != before.Entries || after.Bytes == 0 {
+		t.Errorf("before the start %+v, after it %+v", before, after)
+	}
+}
+
+// ready waits until the views are recovered; view is one of them.
+func ready(w *viewtest.World, view string) {
+	w.T.Helper()
+	changed, stop, err := w.Views.Watch(view)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	defer stop()
+	for !w.Views.Ready() {
+		select {
+		case <-changed:
+		case <-time.After(viewtest.Patience):
+			w.T.Fatal("the views are not recovered")
+		}
 	}
 }

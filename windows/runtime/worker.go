@@ -125,6 +125,7 @@ func (v *view) newWorker(doc *stored, serving bool) (*worker, error) {
 			return nil, err
 		}
 	}
+	w.spill()
 	return w, nil
 }
 
