@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,8 +38,8 @@ type site struct {
 	down func()
 }
 
-func open(t *testing.T) *site {
-	s := &site{World: viewtest.New(t), t: t}
+func open(t *testing.T, options ...func(*viewtest.World)) *site {
+	s := &site{World: viewtest.New(t, options...), t: t}
 	s.serve()
 	t.Cleanup(func() { s.down() })
 	return s
@@ -257,6 +258,60 @@ func TestGroupOfARealAlertGoesOnAfterACrash(t *testing.T) { // P7, narrow
 	if m := r.want("subscribed"); m["recovered"] != true {
 		t.Errorf("a position in the log: %v", m)
 	}
+}
+
+// R3: behind every place that retention has taken alarms from there is a gap, then the oldest alarm.
+func TestAlarmsThatRetentionTookAreAGapOnTheSocket(t *testing.T) {
+	t.Parallel()
+	var passed atomic.Int64
+	began := time.Now()
+	s := open(t, func(w *viewtest.World) {
+		w.Clock = func() time.Time { return began.Add(time.Duration(passed.Load())) }
+	})
+	s.Stream("payments", `{"time_field":"ts","columns":{"ts":"TIMESTAMP","card":"VARCHAR","amount":"BIGINT"},"idle_timeout":"0s"}`)
+	s.do("PUT", "/v1/alerts/large", `{"sql":"SELECT card, amount FROM payments WHERE amount > 100","title":"{card}","retention":"1h"}`, 201)
+	pay := func(card string) string {
+		receipt := s.Post("payments", 0, fmt.Sprintf(`{"ts":"12:00:00","card":%q,"amount":500}`, card))
+		s.Until("large", receipt)
+		passed.Add(int64(25 * time.Minute))
+		return receipt
+	}
+	receipt := pay("a")
+	made, _, err := s.Views.Standing("large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := s.listen()
+	r.say(`{"op":"subscribe","id":"a","to":"large","from":"earliest","group":"desk"}`)
+	r.want("subscribed")
+	first := r.want("alerts")["position"]
+	r.say(`{"op":"ack","id":"a","position":"%s"}`, first)
+	r.want("acked")
+	r.Close()
+	for _, card := range []string{"b", "c", "d", "e"} {
+		pay(card)
+	}
+	want := func(r *reader) {
+		t.Helper()
+		if m := r.want("subscribed"); m["recovered"] != false {
+			t.Errorf("%v", m)
+		}
+		if m := r.want("gap"); m["oldest"] == "" {
+			t.Errorf("%v", m)
+		}
+		m := r.want("alerts")["alerts"].([]any)
+		if title := m[0].(map[string]any)["title"]; len(m) != 3 || title != "c" {
+			t.Errorf("%d alarms from %v on", len(m), title)
+		}
+	}
+	for _, from := range []any{first, receipt, made} {
+		r := s.listen()
+		r.say(`{"op":"subscribe","id":"a","to":"large","from":"%s"}`, from)
+		want(r)
+	}
+	r = s.listen()
+	r.say(`{"op":"subscribe","id":"a","to":"large","group":"desk"}`)
+	want(r)
 }
 
 func TestLateEventsAreAStream(t *testing.T) { // L5

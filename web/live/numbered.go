@@ -147,7 +147,7 @@ func (s *subscription) numberedStart(ctx context.Context, from start, src source
 		ok := from.at.Log == log.Of(s.rel.ID) || from.at.Log == log && !IsNumbered(from.at) // or a receipt
 		after = int64(from.at.Sequence)
 		if ok && !IsNumbered(from.at) {
-			if after, ok, err = src.at(from.at); err != nil {
+			if after, ok, err = src.at(from.at); err != nil && !gone(err) {
 				return 0, err
 			}
 		}
