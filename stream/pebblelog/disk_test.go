@@ -100,7 +100,8 @@ func (f boundFile) Write(p []byte) (int, error) {
 // TestFullDiskStopsWritesOnlyAndHeals: P9, with flushes and compactions going on in the reserve.
 func TestFullDiskStopsWritesOnlyAndHeals(t *testing.T) {
 	t.Parallel()
-	const capacity, reserve = 3 << 20, 1 << 20
+	// The reserve is as large as what lies outside it: a compaction writes all anew before it frees.
+	const capacity, reserve = 4 << 20, 2 << 20
 	disk, clock := newSmallDisk(capacity), logtest.NewClock()
 	var starved atomic.Bool // others take what a compaction frees
 	free := func() (uint64, error) {
