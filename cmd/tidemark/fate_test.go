@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -69,6 +70,29 @@ func hopOutcome(at, watermark int64, passes bool) string {
 	return fmt.Sprint(outcome, " ", windows)
 }
 
+// isOfItsKind says that what the rules do with an event is what its kind is called.
+func (e sentEvent) isOfItsKind(t *testing.T) {
+	t.Helper()
+	outcome, windows, _ := strings.Cut(e.hops, " ")
+	has := func(what string) bool { return strings.Contains(windows, what) }
+	ok := false
+	switch e.kind {
+	case onTime:
+		ok = outcome == "counted" && !has("corrected") && !has("refused")
+	case lateCorrected:
+		ok = outcome == "counted" && has("corrected") && !has("refused")
+	case partlyLate:
+		ok = outcome == "counted" && has("refused")
+	case lateDropped:
+		ok = outcome == "refused"
+	case filteredOut:
+		ok = outcome == "filtered"
+	}
+	if !ok {
+		t.Fatalf("%s is not of kind %d: %s", e.id, e.kind, e.hops)
+	}
+}
+
 // P5, L2, L5, W2
 func TestEveryEventHasOneFate(t *testing.T) {
 	t.Parallel()
@@ -97,10 +121,10 @@ func TestEveryEventHasOneFate(t *testing.T) {
 		case onTime:
 			head += int64(random.IntN(40))
 			at = head
-		case lateCorrected: // its first window ended less than a minute ago, or its last ones are open
-			at = watermark - 120 - int64(random.IntN(60))
-		case partlyLate:
-			at = watermark - 185 - int64(random.IntN(30))
+		case lateCorrected: // its first window ended less than a minute ago: none is closed
+			at = watermark - 60 + int64(random.IntN(int(60-watermark%60)))
+		case partlyLate: // its first window is closed, its last one is not
+			at = (watermark-120)/60*60 - 60 + int64(random.IntN(120))
 		case lateDropped:
 			at = watermark - 300 - int64(random.IntN(600))
 		case filteredOut:
@@ -121,6 +145,7 @@ func TestEveryEventHasOneFate(t *testing.T) {
 			e.hops = "counted" // there is no watermark yet
 		} else {
 			e.hops = hopOutcome(at, watermark, amount != "0")
+			e.isOfItsKind(t)
 		}
 		watermark = max(watermark, at)
 		appended = append(appended, i)
@@ -143,19 +168,24 @@ func TestEveryEventHasOneFate(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &answer); err != nil || status != 200 {
 			t.Fatalf("%d %s: %v", status, text, err)
 		}
+		said := map[int]string{}
 		for _, e := range answer.Errors {
 			of := sent[from+e.Index]
-			if (e.Code == "duplicate") != (of.kind == duplicateOf) {
-				t.Errorf("event %d: %s", from+e.Index, e.Code)
+			if said[from+e.Index] += e.Code; e.Code != "duplicate" {
+				continue
 			}
-			if e.DuplicateOf != nil && e.DuplicateOf.Offset != sent[of.duplicate].offset {
-				t.Errorf("event %d is a duplicate of offset %d, not %d", from+e.Index, e.DuplicateOf.Offset, sent[of.duplicate].offset)
+			if e.DuplicateOf == nil || e.DuplicateOf.Offset != sent[of.duplicate].offset {
+				t.Errorf("event %d is a duplicate of %v, not of offset %d", from+e.Index, e.DuplicateOf, sent[of.duplicate].offset)
+			}
+		}
+		for i, e := range sent[from:min(from+50, len(sent))] {
+			if want := map[int]string{duplicateOf: "duplicate", badTime: "bad_time", badType: "bad_value"}[e.kind]; said[from+i] != want {
+				t.Errorf("event %d: %q, not %q", from+i, said[from+i], want)
 			}
 		}
 	}
 	s.settle("hops")
 	s.settle("total")
-	kinds := map[string]int{}
 	for i, e := range sent {
 		var byID fateAnswer
 		s.must("GET", "/v1/streams/orders/fate?id="+e.id, "", &byID)
@@ -168,7 +198,6 @@ func TestEveryEventHasOneFate(t *testing.T) {
 			if byID.Fate != "dead_letter" || byID.Reason == "" || len(byID.Views) != 0 {
 				t.Errorf("event %d: %+v", i, byID)
 			}
-			kinds["dead_letter"]++
 			continue
 		}
 		if byID.Fate != "appended" || *byID.Offset != want.offset || len(byID.Views) != 2 {
@@ -196,12 +225,22 @@ func TestEveryEventHasOneFate(t *testing.T) {
 		if got != want.hops {
 			t.Errorf("event %d (%s)\ngot  %s\nwant %s", i, e.body, got, want.hops)
 		}
-		kinds[hops.Outcome]++
 	}
-	for _, k := range []string{"counted", "filtered", "refused", "dead_letter"} {
-		if kinds[k] < 50 {
-			t.Errorf("%d events are %s", kinds[k], k)
+	tally := [fateKinds]int{}
+	for _, e := range sent {
+		tally[e.kind]++
+	}
+	var about struct {
+		Counts struct{ Events, Late_corrected, Late_partial, Late_dropped int }
+	}
+	s.must("GET", "/v1/views/hops", "", &about)
+	for kind, n := range tally {
+		if n < 100 {
+			t.Errorf("%d events are of kind %d", n, kind)
 		}
+	}
+	if c := about.Counts; c.Late_corrected != tally[lateCorrected] || c.Late_partial != tally[partlyLate] || c.Late_dropped != tally[lateDropped] {
+		t.Errorf("the view counts %+v, sent were %v", c, tally)
 	}
 	var none fateAnswer
 	s.must("GET", "/v1/streams/orders/fate?id=nobody", "", &none)
