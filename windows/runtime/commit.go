@@ -1,9 +1,11 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tidemark/storage/kv"
 	"tidemark/stream"
@@ -62,6 +64,9 @@ func (w *worker) commitEpoch() error {
 	next.Oldest, next.Marks = w.done.Oldest, w.done.Marks
 	b := w.svc.kv.NewBatch()
 	prefix := engineKey(id, version)
+	// In order of the keys the store finds a place right behind the last one. The sort is stable: of
+	// one key the last write counts.
+	slices.SortStableFunc(out.Writes, func(x, y engine.Write) int { return bytes.Compare(x.Key, y.Key) })
 	for _, write := range out.Writes {
 		key := append(prefix[:len(prefix):len(prefix)], write.Key...)
 		if write.Value == nil {
@@ -163,7 +168,12 @@ func (w *worker) publish(p progress, h *head) {
 func (w *worker) writeRows(b *kv.Batch, c *windows.Changes, rows int64, oldest *windows.Micros) (int64, error) {
 	prefix := rowsKey(w.v.id, w.doc.Version)
 	var key, value []byte
-	for i := range c.Len() {
+	order := make([]int, c.Len()) // of the keys, as above
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return bytes.Compare(c.Keys[x], c.Keys[y]) })
+	for n, i := range order {
 		if expired(oldest, timeAt(c, i)) {
 			continue
 		}
@@ -171,8 +181,11 @@ func (w *worker) writeRows(b *kv.Batch, c *windows.Changes, rows int64, oldest *
 		rows += int64(c.Ops[i])
 		if c.Ops[i] < 0 {
 			// The `-` of an update is followed by its `+`, which writes the key again.
-			if i+1 < c.Len() && c.Ops[i+1] > 0 && string(c.Keys[i]) == string(c.Keys[i+1]) && !expired(oldest, timeAt(c, i+1)) {
-				continue
+			if n+1 < len(order) {
+				next := order[n+1]
+				if c.Ops[next] > 0 && string(c.Keys[i]) == string(c.Keys[next]) && !expired(oldest, timeAt(c, next)) {
+					continue
+				}
 			}
 			b.Delete(key)
 			continue
