@@ -314,6 +314,40 @@ func TestAlarmsThatRetentionTookAreAGapOnTheSocket(t *testing.T) {
 	want(r)
 }
 
+// What retention has taken from the log behind a position is a gap, then the oldest event.
+func TestEventsThatRetentionTookAreAGapOnTheSocket(t *testing.T) {
+	t.Parallel()
+	var passed atomic.Int64
+	began := time.Now()
+	s := open(t, func(w *viewtest.World) {
+		w.Clock = func() time.Time { return began.Add(time.Duration(passed.Load())) }
+	})
+	s.Stream("payments", `{"time_field":"ts","columns":{"ts":"TIMESTAMP","n":"BIGINT"},"idle_timeout":"0s","retention":{"age":"1h"}}`)
+	for n := range 4 {
+		s.Post("payments", 0, fmt.Sprintf(`{"ts":"12:00:00","n":%d}`, n))
+		passed.Add(int64(25 * time.Minute))
+	}
+	r := s.listen()
+	r.say(`{"op":"subscribe","id":"a","to":"payments","from":"earliest","group":"desk","max_in_flight":1}`)
+	r.want("subscribed")
+	first := r.want("events")["position"]
+	r.say(`{"op":"unsubscribe","id":"a"}`)
+	if err := s.Log.Keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r = s.listen()
+	r.say(`{"op":"subscribe","id":"a","to":"payments","from":"%s"}`, first)
+	if m := r.want("subscribed"); m["recovered"] != false {
+		t.Errorf("%v", m)
+	}
+	if m := r.want("gap"); m["from"] != first || m["oldest"] == "" {
+		t.Errorf("%v", m)
+	}
+	if one := r.want("events")["events"].([]any)[0].(map[string]any); one["offset"] != 2.0 {
+		t.Errorf("it goes on at %v", one)
+	}
+}
+
 func TestLateEventsAreAStream(t *testing.T) { // L5
 	t.Parallel()
 	s := open(t)

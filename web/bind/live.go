@@ -50,6 +50,7 @@ func client(views *runtime.Service, p *auth.Principal) live.Client {
 		return p.May(scope, r.Name)
 	}}
 	if l := p.Link(); l != nil {
+		out.Looks = true
 		out.Narrow = func(r live.Relation, where string) (string, error) { return narrow(views, l, r.Name, where) }
 	}
 	return out

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"tidemark/stream"
@@ -41,7 +42,11 @@ func (s *subscription) streamStart(ctx context.Context, from start) (stream.Posi
 		}
 		at.Sequence = seq
 	case "position":
-		if oldest, gone := s.gone(from.at); gone {
+		oldest, gone, err := s.gone(from.at)
+		if err != nil {
+			return at, err
+		}
+		if gone {
 			at = oldest
 			if err := s.subscribed(ctx, at.String(), false); err != nil {
 				return at, err
@@ -55,16 +60,11 @@ func (s *subscription) streamStart(ctx context.Context, from start) (stream.Posi
 
 // gone reports whether a position does not reach the log any more: it is of another log (restored
 // or cut short), lies ahead of this one, or before the oldest entry that is kept.
-func (s *subscription) gone(at stream.Position) (oldest stream.Position, gone bool) {
+func (s *subscription) gone(at stream.Position) (oldest stream.Position, gone bool, err error) {
 	log := s.hub.opts.Log
-	oldest.Log = log.ID()
-	if keeps, ok := log.(interface {
-		// Oldest is the last sequence whose entries of a stream may be gone; all behind it are kept.
-		Oldest(stream.ID) stream.Sequence
-	}); ok {
-		oldest.Sequence = keeps.Oldest(stream.ID(s.rel.ID))
-	}
-	return oldest, at.Log != oldest.Log || at.Sequence > log.End() || at.Sequence < oldest.Sequence || at.Within < 0
+	mark, err := log.Mark(stream.ID(s.rel.ID))
+	oldest = stream.Position{Log: log.ID(), Sequence: mark.Sequence}
+	return oldest, at.Log != oldest.Log || at.Sequence > log.End() || at.Sequence < oldest.Sequence || at.Within < 0, err
 }
 
 // sequenceAt is the last sequence before the first entry of some streams that was appended at or
@@ -146,13 +146,32 @@ func (r *eventReader) fork() (reader, error) {
 	return own, nil
 }
 
-// skipGap is never called: what a stream's position does not reach is told at the start.
-func (r *eventReader) skipGap(context.Context, *subscription) error { return nil }
+// skipGap goes on at the oldest entry: retention has overtaken the reader.
+func (r *eventReader) skipGap(ctx context.Context, s *subscription) error {
+	was := r.position
+	oldest, gone, err := s.gone(was)
+	if err != nil {
+		return err
+	}
+	if !gone {
+		oldest = was
+	}
+	_ = r.log.Close()
+	r.batch, r.row, r.held = nil, 0, nil
+	r.open(oldest)
+	if !gone {
+		return nil
+	}
+	return s.gap(ctx, was.String(), oldest.String())
+}
 
 // entry is the next entry of the log up to the limit.
 func (r *eventReader) entry(limit *stream.Position) (*stream.Entry, error) {
 	if r.held == nil {
 		e, ok, err := r.log.Next()
+		if trimmed := (*stream.Trimmed)(nil); errors.As(err, &trimmed) {
+			return nil, &Gap{Oldest: stream.Position{Log: r.position.Log, Sequence: trimmed.Sequence}}
+		}
 		if err != nil || !ok {
 			return nil, err
 		}

@@ -177,7 +177,11 @@ func (w *world) End() stream.Sequence {
 	return stream.Sequence(len(w.entries))
 }
 
-func (w *world) Oldest(stream.ID) stream.Sequence { w.mu.Lock(); defer w.mu.Unlock(); return w.oldest }
+func (w *world) Mark(stream.ID) (stream.Mark, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return stream.Mark{Sequence: w.oldest}, nil
+}
 
 type fakeReader struct {
 	w     *world
@@ -185,6 +189,10 @@ type fakeReader struct {
 }
 
 func (w *world) Read(_ []stream.ID, after stream.Sequence) stream.Reader {
+	if after == 0 {
+		mark, _ := w.Mark(0)
+		after = mark.Sequence
+	}
 	return &fakeReader{w, after}
 }
 
@@ -193,6 +201,9 @@ func (r *fakeReader) Next() (stream.Entry, bool, error) {
 	defer r.w.mu.Unlock()
 	if r.w.panics {
 		panic("a reader's bug")
+	}
+	if r.after < r.w.oldest {
+		return stream.Entry{}, false, &stream.Trimmed{Name: "payments", Sequence: r.w.oldest}
 	}
 	if int(r.after) >= len(r.w.entries) {
 		return stream.Entry{}, false, nil

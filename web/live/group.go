@@ -39,6 +39,10 @@ func (s *subscription) joinGroup(from *start) error {
 		return problem.New(400, "no_groups", "%s can't be read in a group", s.op.To).
 			WithHint("keep the position of the last frame and subscribe from there")
 	}
+	if s.client.Looks {
+		return problem.New(403, "read_only_link", "a link joins no groups: what it acknowledges would be lost to the group's own reader").
+			WithHint("subscribe without group, or use a key")
+	}
 	if len(s.op.Group) > maxGroupName {
 		return problem.New(400, "bad_group", "the group's name has %d bytes; at most %d are taken", len(s.op.Group), maxGroupName).
 			WithHint("take a shorter name")

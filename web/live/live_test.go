@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofiber/fiber/v2"
 	"github.com/gorilla/websocket"
 	"go.uber.org/goleak"
 
@@ -578,6 +579,47 @@ func TestAlertsThatAreGoneAreAGap(t *testing.T) { // I4
 	again.want("gap")
 	if m := again.want("alerts"); m.Alerts[0]["alert_id"] != "5" {
 		t.Fatalf("%+v", m)
+	}
+}
+
+func TestAStreamsReaderThatRetentionOvertakesIsToldOfAGap(t *testing.T) { // I4
+	t.Parallel()
+	w := newWorld()
+	for range 6 {
+		w.send(1, 1)
+	}
+	_, addr := w.start(t, live.Options{})
+	c := dial(t, addr, "/v1/live/payments?group=desk&max_in_flight=2")
+	c.want("subscribed")
+	first := c.want("events")
+	w.mu.Lock()
+	w.oldest = 4
+	w.mu.Unlock()
+	c.say(`{"op":"ack","id":"payments","position":"%s"}`, first.Position)
+	c.want("acked")
+	if m := c.want("gap"); m.From != first.Position || m.Oldest != (stream.Position{Log: 7, Sequence: 4}).String() {
+		t.Fatalf("%+v", m)
+	}
+	if m := c.want("events"); m.Events[0].Offset != 4 {
+		t.Fatalf("%+v", m)
+	}
+}
+
+func TestWhoOnlyLooksJoinsNoGroup(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.fire(1)
+	_, addr := w.start(t, live.Options{Client: func(*fiber.Ctx) live.Client { return live.Client{Looks: true} }})
+	c := dial(t, addr, "/v1/live")
+	c.say(`{"op":"subscribe","id":"g","to":"fraud","group":"desk"}`)
+	if m := c.want("error"); m.ID != "g" || m.Code != "read_only_link" {
+		t.Fatalf("%+v", m)
+	}
+	c.say(`{"op":"subscribe","id":"a","to":"fraud","from":"earliest"}`)
+	c.want("subscribed")
+	c.want("alerts")
+	if _, held, _ := (fakeGroups{w}).Acked(live.Relation{Name: "fraud"}, "desk"); held {
+		t.Error("the group was moved")
 	}
 }
 

@@ -46,6 +46,8 @@ type Log interface {
 	OffsetAt(id stream.ID, p stream.Partition, at stream.Micros) (stream.Offset, error)
 	Watch(ids ...stream.ID) (<-chan struct{}, func())
 	Stats(id stream.ID) (stream.Stats, error)
+	// Mark tells how much of a stream retention has removed.
+	Mark(id stream.ID) (stream.Mark, error)
 }
 
 // Snapshot is a view's committed rows at a position.
@@ -155,6 +157,8 @@ type Client struct {
 	May func(Relation) error
 	// Narrow adds to a condition on a view what the client is held to; nil: it sees all rows.
 	Narrow func(r Relation, where string) (string, error)
+	// Looks: the client joins no group, for that would take what the group's own reader waits for.
+	Looks bool
 	// Revoked is closed when the client's rights end; nil: they don't.
 	Revoked <-chan struct{}
 }

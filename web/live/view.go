@@ -167,7 +167,7 @@ func (r *viewReader) snapshot(ctx context.Context, s *subscription, gone string)
 	return nil
 }
 
-// part makes one part of a snapsnap. Who has not got them all does not stand at its position.
+// part makes one part of a snapshot. Who has not got them all does not stand at its position.
 func (r *viewReader) part(rows []*selected, more bool) *content {
 	c := positioned("snapshot", r.position)
 	c.numbered = true
