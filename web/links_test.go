@@ -19,8 +19,8 @@ const board = `{"title":"Shop","range":"now-6h","panels":[
 	{"id":"top","type":"toplist","view":"revenue","y":["revenue"],"where":"country <> 'YY'"},
 	{"id":"raw","type":"feed","view":"shop"}]}`
 
-// shared is a server with keys, a dashboard and a key that may do everything.
-func shared(t *testing.T) (s *server, keys *auth.Keys, admin http.Header) {
+// unlocked is a server without keys that makes links.
+func unlocked(t *testing.T) (s *server, keys *auth.Keys) {
 	t.Helper()
 	deps := fakeDeps(t)
 	cat := deps.Dashboards.(*catalog.Catalog)
@@ -32,6 +32,14 @@ func shared(t *testing.T) (s *server, keys *auth.Keys, admin http.Header) {
 		t.Fatal(err)
 	}
 	t.Cleanup(keys.Close)
+	deps.Links = keys
+	return serve(t, web.Options{API: deps, Auth: keys, Live: live.NewHub(live.Options{Logger: quiet})}), keys
+}
+
+// shared is a server with keys, a dashboard and a key that may do everything.
+func shared(t *testing.T) (s *server, keys *auth.Keys, admin http.Header) {
+	t.Helper()
+	s, keys = unlocked(t)
 	d, err := auth.ParseDefinition([]byte(`{"scopes":["admin"]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -40,8 +48,6 @@ func shared(t *testing.T) (s *server, keys *auth.Keys, admin http.Header) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deps.Links = keys
-	s = serve(t, web.Options{API: deps, Auth: keys, Live: live.NewHub(live.Options{Logger: quiet})})
 	admin = http.Header{"Authorization": {"Bearer " + made.Key}}
 	if a := s.do("PUT", "/v1/dashboards/shop", board, admin); a.status != 201 {
 		t.Fatal(a.body)
@@ -133,6 +139,67 @@ func TestALinkEndsWithItsDashboardAndItsTime(t *testing.T) {
 	}
 	if m := s.do("GET", "/v1/dashboards/shop/annotations", "", admin); len(m.problem["items"].([]any)) != 0 || len(keys.Links("shop")) != 0 {
 		t.Errorf("%s %v", m.body, keys.Links("shop"))
+	}
+}
+
+// What a link has open ends when its dashboard shows something else: a panel that was taken off is not
+// shown any more. Whoever may go on comes again.
+func TestWhatALinkHasOpenEndsWhenItsDashboardChanges(t *testing.T) {
+	t.Parallel()
+	s, keys, admin := shared(t)
+	_, by := s.share(admin, `{}`)
+	revoked := func() <-chan struct{} {
+		l, ok := keys.FindLink(strings.TrimPrefix(by.Get("Authorization"), "Bearer "))
+		if !ok {
+			t.Fatal("the link is not found")
+		}
+		return auth.From(auth.With(t.Context(), l)).Revoked()
+	}
+	ended := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	first := revoked()
+	if a := s.do("PUT", "/v1/dashboards/shop", board, admin); a.status != 200 || ended(first) {
+		t.Errorf("the same dashboard again: %d, ended: %v", a.status, ended(first))
+	}
+	if a := s.do("PUT", "/v1/dashboards/shop", `{"title":"Shop","panels":[]}`, admin); a.status != 200 || !ended(first) {
+		t.Errorf("a panel was taken off: %d, ended: %v", a.status, ended(first))
+	}
+	if ended(revoked()) {
+		t.Error("the link is of no use afterwards")
+	}
+	if a := s.do("GET", "/v1/views/revenue/rows", "", by); a.status != 403 {
+		t.Errorf("what the dashboard no longer shows: %d", a.status)
+	}
+}
+
+// Without keys everybody on this machine may do everything, but a page that was opened by a link does
+// not turn into one of everything when the link ends.
+func TestALinkThatEndedIsNothingAlsoWithoutKeys(t *testing.T) {
+	t.Parallel()
+	s, _ := unlocked(t)
+	if a := s.do("PUT", "/v1/dashboards/shop", board, nil); a.status != 201 {
+		t.Fatal(a.body)
+	}
+	id, by := s.share(nil, `{"filters":{"country":"DE"}}`)
+	if a := s.do("GET", "/v1/views/revenue/rows", "", by); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := s.do("DELETE", "/v1/dashboards/shop/links/"+id, "", nil); a.status != 204 {
+		t.Fatal(a.body)
+	}
+	for _, path := range []string{"/v1/views/revenue/rows", "/v1/live", "/v1/views"} {
+		if a := s.do("GET", path, "", by); a.status != 401 {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := s.do("GET", "/v1/views", "", nil); a.status != 200 {
+		t.Errorf("without a link: %d", a.status)
 	}
 }
 
@@ -230,6 +297,10 @@ func TestAnnotationsAreMarksInTime(t *testing.T) {
 		if fmt.Sprint(got) != want {
 			t.Errorf("%s: %v, want %s", query, got, want)
 		}
+	}
+	_, by := s.share(admin, `{}`)
+	if a := s.do("GET", "/v1/dashboards/shop/annotations", "", by); a.status != 200 || strings.Contains(a.body, `"ops"`) || !strings.Contains(a.body, "campaign") {
+		t.Errorf("by a link: %d %s", a.status, a.body)
 	}
 	note(`{"text":""}`, 422)
 	note(`{"text":"`+strings.Repeat("ä", 501)+`"}`, 422)

@@ -156,7 +156,8 @@ func (e *endpoints) listAnnotations(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	if l := auth.Of(c).Link(); l != nil && l.Dashboard != entry.Name {
+	l := auth.Of(c).Link()
+	if l != nil && l.Dashboard != entry.Name {
 		return problem.New(403, "read_only_link", "the link is for another dashboard").WithHint("use a key for the rest")
 	}
 	var ends [2]*time.Time
@@ -179,6 +180,9 @@ func (e *endpoints) listAnnotations(c *fiber.Ctx) error {
 		}
 		if ends[0] != nil && last.Before(*ends[0]) || ends[1] != nil && !a.Time.Before(*ends[1]) || panel != "" && a.Panel != nil && *a.Panel != panel {
 			continue
+		}
+		if l != nil { // who has a key is nobody's business there
+			a.By = ""
 		}
 		items = append(items, a)
 	}

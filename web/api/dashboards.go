@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -84,10 +85,13 @@ func (e *endpoints) putDashboard(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	_, exists := e.Dashboards.Get(catalog.Dashboard, n)
+	was, exists := e.Dashboards.Get(catalog.Dashboard, n)
 	entry, err := e.Dashboards.Put(catalog.Dashboard, n, doc, 0)
 	if err != nil {
 		return err
+	}
+	if exists && e.Links != nil && !bytes.Equal(was.Doc, doc) {
+		e.Links.DashboardChanged(n)
 	}
 	answer, err := showDashboard(entry)
 	if err != nil {

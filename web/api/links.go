@@ -15,6 +15,8 @@ type Links interface {
 	MakeLink(dashboard string, d auth.LinkDefinition, by string) (auth.Link, error)
 	Links(dashboard string) []auth.Link
 	DeleteLink(dashboard, id string) (bool, error)
+	// DashboardChanged is called when a dashboard shows something else.
+	DashboardChanged(dashboard string)
 }
 
 // dashboard is the name of a dashboard that there is.

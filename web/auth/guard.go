@@ -24,6 +24,8 @@ type found struct {
 	session *session
 	// link is a shared dashboard's, which has no key.
 	link *Link
+	// lapsed: the request shows a link that is none, or none any more.
+	lapsed bool
 	// address: the key stands in the address.
 	address bool
 	// none: the request sends no key at all.
@@ -61,7 +63,7 @@ func (k *Keys) who(h *fasthttp.RequestHeader) found {
 		if l := k.links.find(text, k.opts.Now()); l != nil {
 			return found{link: l}
 		}
-		return found{err: deadLink()}
+		return found{lapsed: true, err: deadLink()}
 	}
 	f := k.now.Load().who(h)
 	if f.key == nil && f.none {
@@ -154,7 +156,7 @@ const foundLocal = "auth"
 func (k *Keys) Identify(c *fiber.Ctx) error {
 	s := k.now.Load()
 	f := k.who(&c.Request().Header)
-	if !s.on && f.link == nil {
+	if !s.on && f.link == nil && !f.lapsed { // who came by a link gets no more when it ends
 		c.SetUserContext(context.WithValue(c.UserContext(), contextKey{}, s.open))
 		return c.Next()
 	}

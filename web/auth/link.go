@@ -73,7 +73,7 @@ type Link struct {
 	// board is the dashboard's number: a dashboard that is made anew has other links.
 	board uint64
 	store Store
-	// ended is closed when the link is.
+	// ended is closed when what the link has open must end.
 	ended chan struct{}
 	timer *time.Timer
 }
@@ -145,7 +145,8 @@ func (s *links) remove(id string) error {
 	return err
 }
 
-// find returns the link of a text, or nil; unknown ids and wrong secrets cost the same (I2).
+// find returns the link of a text, or nil; unknown ids and wrong secrets cost the same (I2). What it
+// returns is never changed.
 func (s *links) find(text string, now time.Time) *Link {
 	rest, _ := strings.CutPrefix(text, linkPrefix)
 	id, secret, ok := strings.Cut(rest, "_")
@@ -153,19 +154,32 @@ func (s *links) find(text string, now time.Time) *Link {
 		return nil
 	}
 	s.mu.Lock()
-	l := s.byID[id]
-	s.mu.Unlock()
+	one := s.byID[id]
+	var l Link
 	d := &noDigest
-	if l != nil {
-		d = &l.digest
+	if one != nil {
+		l, d = *one, &one.digest
 	}
+	s.mu.Unlock()
 	if !d.proves(secret) || !now.Before(l.Expires) {
 		return nil
 	}
 	if _, there := l.doc(); !there {
 		return nil
 	}
-	return l
+	return &l
+}
+
+// revoke ends what the links of a dashboard have open.
+func (s *links) revoke(dashboard string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.byID {
+		if l.Dashboard == dashboard {
+			close(l.ended)
+			l.ended = make(chan struct{})
+		}
+	}
 }
 
 func deadLink() error {
@@ -313,6 +327,10 @@ func (k *Keys) Links(dashboard string) []Link {
 	slices.SortFunc(out, func(a, b Link) int { return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID)) })
 	return out
 }
+
+// DashboardChanged ends what the links of a dashboard have open: a panel that is no longer on it is not
+// shown any more. Those who may go on come again.
+func (k *Keys) DashboardChanged(dashboard string) { k.links.revoke(dashboard) }
 
 // DeleteLink takes a link back; it reports whether the dashboard had it.
 func (k *Keys) DeleteLink(dashboard, id string) (bool, error) {

@@ -28,6 +28,7 @@ func (d Deps) shared(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	b.Annotations = "" // asked for by the link
 	filters, err := json.Marshal(l.Filters)
 	if err != nil {
 		return err
