@@ -13,6 +13,8 @@ func (m *emitter) colds() *cold { return &m.cold }
 
 func (m *emitter) resident() int64 { return int64(m.table.used) }
 
+func (m *emitter) notFinal() windows.Micros { return m.e.wm + 1 }
+
 // find finds the entry of a key, in memory or in the store.
 func (m *emitter) find(key []byte) (int32, bool) {
 	x, ok := m.table.get(key)

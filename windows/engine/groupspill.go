@@ -23,6 +23,8 @@ func (a *aggregate) colds() *cold { return &a.cold }
 
 func (a *aggregate) resident() int64 { return int64(a.table.used) }
 
+func (a *aggregate) notFinal() windows.Micros { return a.e.wm + 1 }
+
 // find finds the group of a key, in memory or in the store.
 func (a *aggregate) find(key []byte) (int32, bool) {
 	slot, ok := a.table.get(key)
@@ -96,6 +98,9 @@ func (a *aggregate) memory() int64 {
 	n := live*a.slotBytes + 2*a.keyBytes
 	for i, col := range a.cols {
 		n += int64(col.Bytes() - free*a.each[i])
+	}
+	if a.panes != nil {
+		n += a.panes.memory()
 	}
 	return n
 }

@@ -113,6 +113,10 @@ type panes struct {
 	gone    [][]byte
 	nodes   map[node]int32
 	extras  map[int64]map[int32]*extra // by window and group
+	cold    cold                       // by number of pane, or of window
+	hand    int                        // as in marks
+	// parts is how many leaves and extras there are; keyBytes what the keys of groups take.
+	parts, keyBytes int64
 
 	keyBuf   []byte
 	kept     []int32
@@ -127,6 +131,7 @@ type paneGroup struct {
 	extras int
 	inCur  bool
 	dirty  bool
+	used   bool // since the clock's hand passed it
 }
 
 type leaf struct {
@@ -137,6 +142,8 @@ type leaf struct {
 	changed bool  // in changed
 	cached  bool  // a node may hold it
 	saved   bool
+	// unlisted: the index doesn't have it, or not behind the leaf that it lies behind now.
+	unlisted bool
 }
 
 type paneOf struct {
@@ -162,7 +169,7 @@ type extra struct {
 func newPanes(a *aggregate, span *paneSpan, bounds []int8) *panes {
 	p := &panes{
 		paneSpan: span, a: a, bounds: bounds, at: map[int64][]int32{}, nodes: map[node]int32{}, extras: map[int64]map[int32]*extra{},
-		closed: windows.NoWatermark, boundVec: row.NewVector(row.Scalar(row.Timestamp), 1),
+		cold: newCold(a.e, spacePane, a.id), closed: windows.NoWatermark, boundVec: row.NewVector(row.Scalar(row.Timestamp), 1),
 	}
 	var fields []row.Field
 	for k, col := range a.keys {
@@ -206,6 +213,7 @@ func (p *panes) feed(c *chunk, sel []int32) {
 			g := lastGroup
 			if g < 0 || string(p.keyBuf) != lastKey {
 				g = p.group(c, i)
+				p.groups[g].used = true
 			}
 			pane := p.paneSpan.pane(times[i])
 			l := p.leaf(g, pane)
@@ -261,13 +269,14 @@ func (p *panes) extra(w int64, g int32) *extra {
 		x = &extra{slot: p.a.state()}
 		byGroup[g] = x
 		p.groups[g].extras++
+		p.parts++
 	}
 	return x
 }
 
 // group finds or makes the group whose key is in keyBuf.
 func (p *panes) group(c *chunk, i int) int32 {
-	g, ok := p.table.get(p.keyBuf)
+	g, ok := p.find(p.keyBuf)
 	if !ok {
 		g = p.newGroup(string(p.keyBuf))
 		p.keyCols.set(int(g), c.Cols, p.keys, i)
@@ -286,6 +295,7 @@ func (p *panes) newGroup(key string) int32 {
 	}
 	p.groups[g].key = key
 	p.table.put(key, g)
+	p.keyBytes += int64(len(key))
 	return g
 }
 
@@ -296,10 +306,30 @@ func (p *panes) leaf(g int32, pane int64) *leaf {
 	if at < len(group.leaves) && group.leaves[at].pane == pane {
 		return &group.leaves[at]
 	}
-	group.leaves = slices.Insert(group.leaves, at, leaf{pane: pane, slot: p.a.state()})
+	p.insert(g, at, pane).unlisted = true
 	p.uncache(g, pane)
 	p.list(g, pane)
+	if at+1 < len(group.leaves) { // K5
+		next := &group.leaves[at+1]
+		next.unlisted = true
+		p.toSave(g, next)
+	}
 	return &group.leaves[at]
+}
+
+// insert makes a leaf, which is the at-th of its group.
+func (p *panes) insert(g int32, at int, pane int64) *leaf {
+	group := &p.groups[g]
+	group.leaves = slices.Insert(group.leaves, at, leaf{pane: pane, slot: p.a.state()})
+	p.parts++
+	return &group.leaves[at]
+}
+
+func (p *panes) toSave(g int32, l *leaf) {
+	if !l.changed {
+		l.changed = true
+		p.changed = append(p.changed, paneOf{group: g, pane: l.pane})
+	}
 }
 
 // list notes that a group has a leaf in a pane.
@@ -334,10 +364,7 @@ func (p *panes) touch(g int32, l *leaf) {
 		l.cached = false
 		p.uncache(g, l.pane)
 	}
-	if !l.changed {
-		l.changed = true
-		p.changed = append(p.changed, paneOf{group: g, pane: l.pane})
-	}
+	p.toSave(g, l)
 	if !l.dirty && (!e.cfg.EmitFinal || e.loose) {
 		l.dirty = true
 		p.soil(g)
@@ -364,6 +391,7 @@ func (p *panes) sweep(wm windows.Micros) {
 	if p.begun && final <= p.swept {
 		return
 	}
+	p.sweepCold(final)
 	for w, known := p.swept+p.slide, p.begun; ; w += p.slide {
 		if len(p.cur) == 0 {
 			if len(p.ahead) == 0 {
@@ -438,10 +466,7 @@ func (p *panes) flush() {
 				continue
 			}
 			l.dirty = false
-			if !l.changed {
-				l.changed = true
-				p.changed = append(p.changed, paneOf{group: g, pane: l.pane})
-			}
+			p.toSave(g, l)
 			w := p.first(l.pane)
 			if done {
 				w = max(w, next)
@@ -615,7 +640,8 @@ func (p *panes) uncache(g int32, pane int64) {
 // forget drops what no window that is not closed holds.
 func (p *panes) forget(wm windows.Micros) {
 	lateness := p.a.e.cfg.AllowedLateness
-	for len(p.closing) > 0 && windows.Later(p.end(p.last(p.closing[0])), lateness) <= wm {
+	p.forgetCold(wm)
+	for len(p.closing) > 0 && p.isClosed(p.closing[0], wm) {
 		pane := heap.Pop(&p.closing).(int64)
 		for _, g := range p.at[pane] {
 			p.drop(g, pane)
@@ -630,9 +656,10 @@ func (p *panes) forget(wm windows.Micros) {
 			for g, x := range byGroup {
 				p.a.release(x.slot)
 				if x.saved {
-					p.gone = append(p.gone, p.stateKey(true, w, p.groups[g].key))
+					p.void(true, w, p.groups[g].key)
 				}
 				p.groups[g].extras--
+				p.parts--
 				p.dropEmpty(g)
 			}
 			delete(p.extras, w)
@@ -644,13 +671,17 @@ func (p *panes) forget(wm windows.Micros) {
 func (p *panes) drop(g int32, pane int64) {
 	group := &p.groups[g]
 	at := group.search(pane)
+	if at == len(group.leaves) || group.leaves[at].pane != pane {
+		return
+	}
 	l := group.leaves[at]
 	p.uncache(g, pane)
 	p.a.release(l.slot)
 	if l.saved {
-		p.gone = append(p.gone, p.stateKey(false, pane, group.key))
+		p.void(false, pane, group.key)
 	}
 	group.leaves = slices.Delete(group.leaves, at, at+1)
+	p.parts--
 	p.dropEmpty(g)
 }
 
@@ -662,11 +693,18 @@ func (p *panes) dropEmpty(g int32) {
 	if group.inCur {
 		p.cur = slices.DeleteFunc(p.cur, func(x int32) bool { return x == g })
 	}
+	p.vacate(g)
+}
+
+// vacate makes the number of a group free.
+func (p *panes) vacate(g int32) {
+	group := &p.groups[g]
 	p.table.drop(group.key)
+	p.keyBytes -= int64(len(group.key))
 	p.keyCols.clear(int(g))
 	*group = paneGroup{leaves: group.leaves[:0]}
 	p.free = append(p.free, g)
 }
 
 func (p *panes) pending() bool { return len(p.dirty) > 0 }
-func (p *panes) open() bool    { return len(p.cur) > 0 || len(p.ahead) > 0 }
+func (p *panes) open() bool    { return len(p.cur) > 0 || len(p.ahead) > 0 || p.cold.open() }

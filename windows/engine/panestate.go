@@ -9,21 +9,23 @@ import (
 	"tidemark/windows"
 )
 
-// stateKey is the key of a leaf, or of an extra state of a window: a byte that tells which, the
-// number of the pane or window so that bytes compare as numbers do, and the group's key.
+// stateKey is the key of a leaf, or of an extra state of a window: the group's key, a byte that tells
+// which, and the number of the pane or window so that bytes compare as numbers do.
 func (p *panes) stateKey(extra bool, number int64, key string) []byte {
-	dst := []byte{spacePane, p.a.id, bit(extra)}
-	dst = binary.BigEndian.AppendUint64(dst, uint64(number)^1<<63)
-	return append(dst, key...)
+	dst := append([]byte{spacePane, p.a.id}, key...)
+	dst = append(dst, bit(extra))
+	return binary.BigEndian.AppendUint64(dst, uint64(number)^1<<63)
 }
 
 // A leaf or an extra state: format, flags (1 changed since provisional rows were given out), how many
-// rows are in it, and the state of each call.
+// rows are in it, and the state of each call. Its place in the index has the number of the leaf before
+// a leaf.
 func (p *panes) save(w *writes) {
 	for _, key := range p.gone {
 		w.drop(key)
 	}
 	p.gone = p.gone[:0]
+	p.cold.saved()
 	write := func(of paneOf, slot int32, rows int64, dirty bool) {
 		dst := []byte{stateFormat, bit(dirty)}
 		dst = binary.AppendVarint(dst, rows)
@@ -32,11 +34,17 @@ func (p *panes) save(w *writes) {
 		}
 		w.set(p.stateKey(of.extra, of.pane, p.groups[of.group].key), dst)
 	}
+	list := func(of paneOf, value []byte) {
+		w.set(p.cold.indexKey(of.pane, indexed(of.extra, p.groups[of.group].key)), value)
+	}
 	for _, of := range p.changed {
 		if of.extra {
 			if x := p.extras[of.pane][of.group]; x != nil && x.changed {
-				x.changed, x.saved = false, true
 				write(of, x.slot, x.rows, false)
+				if !x.saved && p.a.e.store != nil {
+					list(of, []byte{})
+				}
+				x.changed, x.saved = false, true
 			}
 			continue
 		}
@@ -46,27 +54,45 @@ func (p *panes) save(w *writes) {
 			continue
 		}
 		l := &group.leaves[at]
-		l.changed, l.saved = false, true
 		write(of, l.slot, p.a.groups[l.slot].rows, l.dirty)
+		if l.unlisted && p.a.e.store != nil {
+			before := []byte{}
+			if at > 0 {
+				before = binary.BigEndian.AppendUint64(before, uint64(group.leaves[at-1].pane))
+			}
+			list(of, before)
+		}
+		l.changed, l.saved, l.unlisted = false, true, false
 	}
 	p.changed = p.changed[:0]
 }
 
 func (p *panes) load(key, value []byte) error {
-	if len(key) < 9 {
-		return errState
+	g, err := p.restore(key, value)
+	if err != nil {
+		return err
 	}
-	number := int64(binary.BigEndian.Uint64(key[1:]) ^ 1<<63)
-	name := key[9:]
+	if extra, number := paneNumber(key); !extra {
+		p.list(g, number)
+	}
+	return nil
+}
+
+// restore sets a leaf or an extra that was saved.
+func (p *panes) restore(key, value []byte) (g int32, err error) {
+	if len(key) < 9 {
+		return -1, errState
+	}
+	extra, number := paneNumber(key)
+	name := key[:len(key)-9]
 	g, ok := p.table.get(name)
 	if !ok {
 		g = p.newGroup(string(name))
 		rest := name
 		for _, v := range p.keyCols.cols {
 			one := row.NewVector(v.Type, 1)
-			var err error
 			if rest, err = row.DecodeKey(v.Type, rest, one); err != nil {
-				return err
+				return g, err
 			}
 			setValue(v, int(g), one, 0)
 		}
@@ -76,15 +102,16 @@ func (p *panes) load(key, value []byte) error {
 	dirty := r.byte()&1 != 0
 	rows := r.varint()
 	if r.bad {
-		return errState
+		return g, errState
 	}
 	var slot int32
-	if key[0] == 1 {
+	if extra {
 		x := p.extra(number, g)
 		x.rows, x.saved = rows, true
 		slot = x.slot
 	} else {
-		l := p.leaf(g, number)
+		at := p.groups[g].search(number)
+		l := p.insert(g, at, number)
 		l.dirty, l.saved = dirty, true
 		slot = l.slot
 		p.a.groups[slot].rows = rows
@@ -93,12 +120,11 @@ func (p *panes) load(key, value []byte) error {
 		}
 	}
 	for _, col := range p.a.cols {
-		var err error
 		if r.src, err = col.Decode(slot, r.src); err != nil {
-			return err
+			return g, err
 		}
 	}
-	return r.end()
+	return g, r.end()
 }
 
 // loaded puts the panes where they were: the watermark is known now.

@@ -76,6 +76,7 @@ func TestMain(m *testing.M) {
 			keepTree(v.sql)
 		}
 		keepTree(perMinute)
+		keepTree(finals)
 	}
 	if len(asts) != before {
 		saveTrees()
@@ -167,6 +168,7 @@ type script struct {
 	log     []stream.Entry
 	cfg     Config
 	sql     string
+	finals  string // the SQL of the view finals, which gives out final rows only
 	engine  *Engine
 	plan    *query.Plan
 	out     bytes.Buffer // the file with the actual output in place
@@ -292,6 +294,12 @@ func (s *script) reset() {
 
 // Relation is query.Catalog.
 func (s *script) Relation(name string) (query.Relation, bool) {
+	if s.finals != "" && name == "finals" {
+		plan, err := query.Compile(parseKept, s, s.finals, query.Options{EmitFinal: true})
+		s.must(err)
+		view := &query.View{SQL: s.finals, Within: s, AllowedLateness: s.cfg.AllowedLateness, EmitFinal: true}
+		return query.Relation{Name: name, Kind: "view", Fields: plan.Columns, View: view}, true
+	}
 	f, ok := s.streams[strings.ToLower(name)]
 	if !ok {
 		return query.Relation{}, false

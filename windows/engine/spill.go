@@ -88,9 +88,10 @@ func readHeader(value []byte) (h header, err error) {
 // spiller is an operator that can leave entries in the store.
 type spiller interface {
 	colds() *cold
-	// resident is how many of its entries are in memory, memory about how many bytes they take.
+	// resident is how many of its entries are in memory.
 	resident() int64
-	memory() int64
+	// notFinal is where in its index what is not final begins.
+	notFinal() int64
 	// evict lets go of entries that have not been used for longest, until excess bytes are free or
 	// none is left that can go.
 	evict(excess int64) (freed int64)
@@ -105,6 +106,9 @@ func (e *Engine) spilling() []spiller {
 	for _, op := range e.ops {
 		if a, ok := op.(*aggregate); ok && len(a.keys) > 0 {
 			out = append(out, a)
+			if a.panes != nil {
+				out = append(out, a.panes)
+			}
 		}
 	}
 	if !e.emit.passThrough {
@@ -139,7 +143,7 @@ func (e *Engine) Recover(s Store, limit int64) error {
 	// All but the format and the index.
 	from := [][2]byte{{0, spaceIndex}, {spaceIndex + 1, spaceFormat}, {spaceFormat + 1, 0}}
 	if !whole {
-		from = [][2]byte{{0, spaceGroup}, {spaceGroup + 1, spaceIndex}, {spaceIndex + 1, spaceRow}, {spaceRow + 1, spaceFormat}, {spaceFormat + 1, 0}}
+		from = [][2]byte{{0, spaceGroup}, {spaceIndex + 1, spaceRow}, {spaceRow + 1, spaceFormat}, {spaceFormat + 1, 0}}
 	}
 	for _, f := range from {
 		if err := e.loadRange(f[0], f[1]); err != nil {
@@ -153,7 +157,7 @@ func (e *Engine) Recover(s Store, limit int64) error {
 		}
 		if c.count > 0 {
 			c.bytes = h.bytes / int64(len(parts))
-			c.due, c.closing = c.next(e.wm+1), c.next(windows.NoWatermark)
+			c.due, c.closing = c.next(p.notFinal()), c.next(windows.NoWatermark)
 		}
 	}
 	if !whole {
@@ -217,8 +221,8 @@ type Memory struct {
 	// store alone would take.
 	Bytes        int64 `json:"bytes"`
 	SpilledBytes int64 `json:"spilled_bytes"`
-	// Entries are the groups and the rows given out, Spilled those of them that are in the store
-	// alone.
+	// Entries are the groups, the panes of groups and the rows given out, Spilled those of them that
+	// are in the store alone.
 	Entries int64 `json:"entries"`
 	Spilled int64 `json:"spilled_entries"`
 	// Evicted is how many entries have left the memory since the start, Reads how often the store
@@ -270,13 +274,10 @@ func (e *Engine) Resident() []string {
 		}
 	}
 	for _, op := range e.ops {
-		switch o := op.(type) {
+		switch op.(type) {
 		case *aggregate:
 			if len(e.sessions) > 0 {
 				add(spaceGroup)
-			}
-			if o.panes != nil {
-				add(spacePane)
 			}
 		case *topN, *over:
 			add(spacePartition)

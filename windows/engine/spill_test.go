@@ -52,8 +52,21 @@ func spillViews() []string {
 		"SELECT n, count(*) AS keys FROM (SELECT k, count(*) AS n FROM s GROUP BY k) GROUP BY n", // groups that empty and come again
 		"SELECT n, count(*) AS keys FROM (SELECT window_start, k, count(*) AS n FROM tumble(s, ts, INTERVAL '1 minute') GROUP BY ALL) GROUP BY n",
 		"SELECT count(*) AS n, max(v) AS top FROM s",
+		"SELECT window_end, count(*) AS n, max(v) AS top FROM hop(s, ts, INTERVAL '10 seconds', INTERVAL '90 seconds') GROUP BY ALL", // one group of panes
+		"SELECT k, v, window_start, count(*) AS n, count(DISTINCT k) AS keys FROM hop(s, ts, INTERVAL '20 seconds', INTERVAL '50 seconds') GROUP BY ALL",
+		"SELECT n, count(*) AS windows FROM (SELECT window_end, k, count(*) AS n FROM hop(s, ts, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY ALL) GROUP BY n",
+		"SELECT window_end, k, n FROM (SELECT window_end, k, count(*) AS n FROM hop(s, ts, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY ALL) QUALIFY row_number() OVER (PARTITION BY window_end ORDER BY n DESC, k NULLS FIRST) <= 1",
+		"SELECT k, v, ts, row_number() OVER (PARTITION BY k ORDER BY v DESC, ts) AS place FROM s QUALIFY place <= 2", // keeps two a partition
+		"SELECT k, n, window_end FROM (SELECT window_end, k, count(*) AS n FROM tumble(s, ts, INTERVAL '20 seconds') GROUP BY ALL) QUALIFY row_number() OVER (PARTITION BY k ORDER BY n DESC, window_end) <= 2",
+		"SELECT window_start, k, ts, v, sum(v) OVER (PARTITION BY window_start, k ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS near FROM tumble(s, ts, INTERVAL '1 minute')",
+		"SELECT k, total, rank() OVER (PARTITION BY n ORDER BY total) AS place FROM (SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k)",
+		"SELECT k, n FROM finals",
+		"SELECT window_start, count(*) AS keys, sum(n) AS n FROM finals GROUP BY ALL",
 	)
 }
+
+// finals is a view beneath that gives out final rows only.
+const finals = "SELECT window_start, k, count(*) AS n FROM tumble(s, ts, INTERVAL '30 seconds') GROUP BY ALL"
 
 // A view that keeps next to nothing in memory gives the same changes as one that keeps everything,
 // leaves the same in the store, and stays within its bound, however epochs end and whatever is lost
@@ -72,6 +85,7 @@ func spilled(t *rapid.T, sql string) {
 	s := &script{t: t}
 	s.reset()
 	s.declare("s k VARCHAR, v BIGINT")
+	s.finals = finals
 	s.randomLog(t, 1)
 	s.sql = sql
 	s.cfg = Config{
@@ -180,4 +194,33 @@ func (f *failing) Get(key []byte) ([]byte, error) {
 		return nil, f.err
 	}
 	return f.Store.Get(key)
+}
+
+// Panes that are away stay there when their windows become final, and give the rows all the same.
+func TestPanesOfAColdGroupStayAwayWhenTheirWindowsBecomeFinal(t *testing.T) {
+	t.Parallel()
+	s := &script{t: t}
+	s.reset()
+	s.declare("s k VARCHAR, v BIGINT")
+	s.sql = "SELECT window_start, window_end, k, count(*) AS n, sum(v) AS total FROM hop(s, ts, INTERVAL '1 minute', INTERVAL '150 seconds') GROUP BY ALL"
+	s.cfg = Config{EmitFinal: true, Streams: []windows.TrackedStream{{Stream: 1}}}
+	state := kept{}
+	e := s.open()
+	s.must(e.Recover(state, 0))
+	s.must(e.Step(stream.Entry{Batch: benchBatch(1)}))
+	state.keep(e.Take(true))
+	e.Evict(0)
+	panes := e.Memory()
+	if panes.Bytes != 0 || panes.Spilled != panes.Entries || panes.Spilled < 100 || len(panes.Resident) > 0 {
+		t.Fatalf("not everything is away: %+v", panes)
+	}
+	s.must(e.Step(stream.Entry{Control: &stream.Control{Stream: 1, Sequence: 9, AppendTime: day, Kind: stream.Advance, Value: day + 90*windows.MicrosPerSecond}}))
+	o := e.Take(true)
+	s.must(e.Err())
+	if o.Changes.Len() < 100 {
+		t.Errorf("%d rows for the keys of a second", o.Changes.Len())
+	}
+	if p := e.ops[0].(*aggregate).panes; p.resident() > 0 || p.cold.count != panes.Spilled {
+		t.Errorf("%d panes are in memory and %d away, of %d", p.resident(), p.cold.count, panes.Spilled)
+	}
 }

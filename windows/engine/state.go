@@ -17,7 +17,7 @@ import (
 //
 //	t               the tracker
 //	c               the counts
-//	h id n key      what panes or windows of a hop hold of a group, for the aggregate with this number
+//	h id key n      what a pane or a window of a hop holds of a group, for the aggregate with this number
 //	g id groupkey   a group of the aggregate with this number (one byte)
 //	s id key        the sessions of a key of the session function with this number
 //	w id key …      a row of the slide function with this number
@@ -25,7 +25,8 @@ import (
 //	p id key        a partition of the operator with this number
 //	f id row        a row that waits until it is final, or was given on since it is
 //	r rowkey        an entry of the emitter
-//	i space id …    the index of groups and of the emitter's entries by finalAt; see cold
+//	i space id …    the index of groups and of the emitter's entries by finalAt, see cold, and of panes
+//	                by their numbers, see panespill.go
 //	v               the format; see header
 //
 // Values begin with the number of their format. Integers are varints; a watermark is 8 bytes, big
