@@ -88,7 +88,7 @@ func (b *builder) node(n query.Node, last bool) (*targets, error) {
 		b.e.ops = append(b.e.ops, o)
 		outs = &o.outs
 	case *query.Over:
-		o := newOver(b.e, b.ids, n)
+		o := newOver(b.e, b.ids, n, grows(n.In))
 		b.ids++
 		err = b.connect(n.In, o, false)
 		b.e.ops = append(b.e.ops, o)

@@ -11,7 +11,8 @@ import (
 )
 
 // over computes window functions. A partition that changed is computed again as a whole, and the
-// rows whose values changed are given out (N2).
+// rows whose values changed are given out (N2). Where only the best rows are asked for, and rows never
+// leave the input, it keeps those alone: another one stays worse whatever comes.
 type over struct {
 	partitions
 	n    *query.Over
@@ -30,7 +31,7 @@ type over struct {
 	args   []*row.Vector
 }
 
-func newOver(e *Engine, id byte, n *query.Over) *over {
+func newOver(e *Engine, id byte, n *query.Over, grows bool) *over {
 	o := &over{partitions: newPartitions(e, id, n.In.Fields()), n: n}
 	o.cols, o.order, o.peers, o.byLog, o.then, o.windowed = n.Partition, n.Order, n.Peers, n.ByLog, n.Then, n.Windowed
 	behind := n.Fields()[len(n.In.Fields()):]
@@ -44,6 +45,9 @@ func newOver(e *Engine, id byte, n *query.Over) *over {
 			col.Grow(1)
 		}
 		o.aggs = append(o.aggs, col)
+	}
+	if grows {
+		o.best = n.Best
 	}
 	o.give = o.giveRows
 	return o

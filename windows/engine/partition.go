@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -24,6 +25,8 @@ type partitions struct {
 	windowed bool
 	// keep, where it is not 0, is how many rows of a partition can ever be of use.
 	keep int64
+	// best, where it is not nil, says which rows of a partition can ever be of use.
+	best *query.Best
 	// give gives out what changed in partitions.
 	give func(slots []int32)
 
@@ -62,6 +65,9 @@ func (o *partitions) feed(c *chunk, sel []int32) {
 		if o.windowed {
 			p.ends = countEnd(&o.marks, slot, p.ends, c.f.final(i), c.Weight(i), o.e.loose)
 		}
+		if o.best != nil && !o.outdo(p, c.Cols[o.best.Col], i) {
+			return
+		}
 		meta := o.e.meta(c.f, i)
 		o.sortBuf = appendSort(o.sortBuf[:0], c.Cols, o.order[:o.peers], i)
 		peers := len(o.sortBuf)
@@ -86,6 +92,39 @@ func (o *partitions) feed(c *chunk, sel []int32) {
 		}
 		o.marks.touch(slot)
 	})
+}
+
+// outdo takes the rows out of a partition that are worse than the one with value i of v, and reports
+// whether that one is as good as those that stay. A partition of a state from before worse rows were
+// left out may hold some until then; they do no harm.
+func (o *partitions) outdo(p *part, v *row.Vector, i int) bool {
+	if v.IsNull(i) {
+		return false
+	}
+	held := o.rows.store.cols[o.best.Col]
+	compare := func(r int32) int { // of the one that comes with one that is here
+		switch {
+		case held.IsNull(int(r)):
+			return 1
+		case o.best.Least:
+			return cmp.Compare(held.I64[r], v.I64[i])
+		}
+		return cmp.Compare(v.I64[i], held.I64[r])
+	}
+	if len(p.rows) == 0 {
+		return true
+	}
+	first := compare(p.rows[0])
+	if first > 0 {
+		p.rows = slices.DeleteFunc(p.rows, func(r int32) bool {
+			worse := compare(r) > 0
+			if worse {
+				o.rows.leave(r)
+			}
+			return worse
+		})
+	}
+	return first >= 0
 }
 
 // countEnd keeps a partition's finalAt: the latest of its rows. Only in a loose plan can that go

@@ -215,16 +215,21 @@ func (b *binder) listOf(q *selectQuery, from *relation, items []item, aggregated
 // overRows puts the window functions of a SELECT under its list, and QUALIFY between.
 func (b *binder) overRows(q *selectQuery, s *scope, items []item, list []bound, windows *overs, done func()) *relation {
 	var qualify *expr.Expr
+	best := false
 	if q.qualify != nil {
 		inner := *s
 		inner.aliases, inner.clause = items, "QUALIFY"
 		qualify = b.predicate(q.qualify, &inner)
+		best = windows.best(q.qualify, &inner)
 	}
 	list = windows.below.carryAll(list)
 	if qualify != nil {
 		qualify = windows.below.carry(qualify)
 	}
 	out, to := windows.close(done)
+	if n, ok := out.node.(*Over); ok && best {
+		n.Best = &Best{Col: n.Calls[0].Args[0], Least: n.Calls[0].Name == "min"}
+	}
 	if qualify != nil {
 		out.node = &Filter{In: out.node, Pred: qualify.Renumber(to)}
 	}

@@ -147,6 +147,9 @@ func operator(p *Plan, n Node) string {
 			}
 		}
 		s := "over " + strings.Join(calls, ", ") + partitionText(fields, n.Partition, n.Order, n.ByLog, n.Windowed)
+		if n.Best != nil {
+			s += fmt.Sprintf(", of rows with the %s %s", map[bool]string{false: "greatest", true: "least"}[n.Best.Least], row.QuoteName(fields[n.Best.Col].Name))
+		}
 		if n.Peers < len(n.Order) {
 			s += fmt.Sprintf(" (the first %d make peers)", n.Peers)
 		}

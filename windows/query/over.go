@@ -26,8 +26,17 @@ type Over struct {
 	Calls []OverCall
 	// Windowed says that a column of Partition is a window's bound (C2).
 	Windowed bool
+	// Best, where it is not nil, says that what comes behind drops all rows but the best of each
+	// partition.
+	Best *Best
 
 	fields []row.Field
+}
+
+// Best are the rows with the greatest value in a column, or with the least.
+type Best struct {
+	Col   int
+	Least bool
 }
 
 // OverCall is one window function of an Over.
@@ -361,13 +370,13 @@ func (o *overs) checkPeers(e *over, c *OverCall) {
 		refuse(unsupported(e.at, "%s(DISTINCT …) OVER isn't supported in a view", e.name).
 			WithHint("which of several equal values comes first is open; leave DISTINCT out, or group in a subquery"))
 	}
-	if e.name == "mode" && (!c.Frame.Start.Unbounded || c.Frame.Exclude != ExcludeNothing) {
-		// Which of two values that are there as often comes first, DuckDB remembers from rows that have
-		// left the frame.
-		refuse(unsupported(e.at, "mode over a frame that rows leave isn't supported in a view").
-			WithHint("begin the frame with UNBOUNDED PRECEDING"))
+	whole := c.Frame.Start.Unbounded && c.Frame.End.Unbounded
+	if e.name == "mode" && (!whole || c.Frame.Exclude != ExcludeNothing) {
+		// Of two values that are there as often, DuckDB keeps the one that was the mode of the row before.
+		refuse(unsupported(e.at, "mode over a frame that moves isn't supported in a view").
+			WithHint("take it of the whole partition: leave out ORDER BY, or write ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"))
 	}
-	if c.Frame.Rows || c.Frame.Start.Unbounded && c.Frame.End.Unbounded {
+	if c.Frame.Rows || whole {
 		return
 	}
 	if c.Func == nil && c.Type.Kind != row.Null && (c.Frame.Start.Distance || c.Frame.End.Distance) && strings.HasSuffix(c.Name, "_value") {
@@ -467,6 +476,28 @@ func (o *overs) aggregate(e *over, c *OverCall, args []*expr.Expr) {
 	if e.filter != nil {
 		c.Filter = x.add(x.b.predicate(e.filter, x.s), textOf(e.filter))
 	}
+}
+
+// best reports whether a condition keeps the rows of a partition alone that have its greatest or least
+// value, as in price = max(price) OVER (PARTITION BY …), and nothing else is asked of the others. s is
+// the condition's scope.
+func (o *overs) best(condition sqlExpr, s *scope) bool {
+	c, ok := condition.(*comparison)
+	if !ok || c.op != "=" || len(o.list) != 1 || !o.direct || s.groups != nil {
+		return false
+	}
+	value, extreme := s.follow(c.left), s.follow(c.right)
+	if _, ok := value.(*over); ok {
+		value, extreme = extreme, value
+	}
+	w, ok := extreme.(*over)
+	if !ok || w.name != "max" && w.name != "min" || len(w.args) != 1 {
+		return false
+	}
+	only := o.list[0].call
+	whole := only.Frame == Frame{Start: Bound{Unbounded: true}, End: Bound{Unbounded: true}}
+	return whole && only.Filter == absent && only.Type.Class() == row.Int64Class &&
+		canonical(value, s.base()) == canonical(w.args[0], s.base())
 }
 
 // frame reads DuckDB's frame.

@@ -221,6 +221,9 @@ func (p *pruner) make(n Node, keep map[int]bool) (pruned Node, to map[int]int) {
 			k.Col = to[k.Col]
 			out.Order = append(out.Order, k)
 		}
+		if n.Best != nil {
+			out.Best = &Best{Col: to[n.Best.Col], Least: n.Best.Least}
+		}
 		for i := range calls {
 			to[width+i] = len(in.Fields()) + i
 		}

@@ -569,6 +569,10 @@ func (g *gen) rows(from, where string, windowed bool) (text string, names []stri
 		if windowed {
 			by = g.pick(by, "PARTITION BY window_end ")
 		}
+		if g.one(4) { // those alone are kept
+			where += " QUALIFY v = " + g.pick("max", "min") + "(v) OVER (" + by + ")"
+			break
+		}
 		where += " QUALIFY row_number() OVER (" + by + "ORDER BY " + g.pick("v", "v DESC", "ts", "k, v") + ") <= " + g.pick("1", "2", "3")
 	}
 	return "SELECT " + distinct + strings.Join(items, ", ") + " FROM " + from + where, names
