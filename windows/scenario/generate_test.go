@@ -32,7 +32,7 @@ func (g *gen) one(in int) bool { return rapid.IntRange(1, in).Draw(g.t, "choice"
 func (g *gen) streams() {
 	fields := []row.Field{{Name: "k", Type: row.Scalar(row.Varchar)}, {Name: "v", Type: row.Scalar(row.BigInt)}}
 	for i := range rapid.IntRange(0, 5).Draw(g.t, "columns") {
-		typ, err := row.ParseType(g.pick("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "DOUBLE", "DOUBLE", "FLOAT", "DECIMAL(10,2)", "DECIMAL(18,4)", "VARCHAR", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "HUGEINT"))
+		typ, err := row.ParseType(g.pick("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "DOUBLE", "DOUBLE", "FLOAT", "DECIMAL(10,2)", "DECIMAL(18,4)", "VARCHAR", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "HUGEINT", "BIGINT[]", "VARCHAR[]", "STRUCT(a BIGINT, b VARCHAR)"))
 		if err != nil {
 			g.t.Fatal(err)
 		}
@@ -84,6 +84,17 @@ func (g *gen) value(v *row.Vector) {
 		}
 	case row.Date:
 		v.AppendInt64(19737 + rapid.Int64Range(-40, 40).Draw(t, "days"))
+	case row.List, row.Struct:
+		text := g.pick("[]", "[1]", "[2, 1]", "[null]", "[1, null]", "[null, 1, 2]", "[1, 3, null, 1]")
+		switch {
+		case v.Type.Kind == row.Struct:
+			text = g.pick(`{"a":1,"b":"x"}`, `{"a":1}`, `{"b":"a"}`, `{"a":2,"b":null}`, `{}`, `{"a":1,"b":""}`)
+		case v.Type.Elem.Kind == row.Varchar:
+			text = g.pick(`[]`, `["a"]`, `["b", "a"]`, `[null]`, `["a", null]`, `[null, "", "b"]`, `["a", "ab", null, "a"]`)
+		}
+		if err := row.ParseJSONValue(v, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
 	case row.Timestamp:
 		v.AppendInt64(day + rapid.Int64Range(-100_000, 100_000).Draw(t, "seconds")*second)
 	default:
@@ -127,7 +138,7 @@ func (g *gen) num(depth int) string {
 		return g.column(isNumber, "3")
 	}
 	a, b := func() string { return g.num(depth - 1) }, func() string { return g.num(depth - 1) }
-	switch rapid.IntRange(0, 22).Draw(g.t, "number") {
+	switch rapid.IntRange(0, 23).Draw(g.t, "number") {
 	case 0, 1, 2:
 		return "(" + a() + " " + g.pick("+", "-", "*") + " " + b() + ")"
 	case 3:
@@ -172,6 +183,11 @@ func (g *gen) num(depth int) string {
 		return g.pick("round(sqrt(abs(", "round(exp(sign(", "round(ln(1 + abs(", "round(atan((", "round(cbrt((") + g.num(0) + ")), 9)"
 	case 21:
 		return "len(string_split(" + g.txt(depth-1) + ", 'a'))"
+	case 22:
+		if s := g.columns(func(k row.Kind) bool { return k == row.Struct }); len(s) > 0 && g.one(2) {
+			return g.pick(s...) + ".a"
+		}
+		return "len(" + g.lst(depth-1) + ")"
 	default:
 		return "CAST(" + g.boo(depth-1) + " AS INTEGER)"
 	}
@@ -274,9 +290,28 @@ func (g *gen) tim(depth int) string {
 	}
 }
 
+// lst draws a list.
+func (g *gen) lst(depth int) string {
+	if depth <= 0 || g.one(2) {
+		return g.column(func(k row.Kind) bool { return k == row.List }, "[v, NULL, 1]")
+	}
+	switch rapid.IntRange(0, 3).Draw(g.t, "list") {
+	case 0:
+		return "[" + g.num(depth-1) + ", " + g.num(depth-1) + "]"
+	case 1:
+		return g.pick("list_sort(", "list_reverse(", "list_reverse_sort(") + g.lst(depth-1) + ")"
+	case 2:
+		return g.lst(depth-1) + g.pick("[1:2]", "[2:]", "[:-2]", "[v:3]")
+	default:
+		return "list_concat(" + g.column(func(k row.Kind) bool { return k == row.List }, "[v]") + ", " + g.pick("NULL", "[NULL]", "[]") + ")"
+	}
+}
+
 // any draws an expression of any kind.
 func (g *gen) any(depth int) string {
-	switch rapid.IntRange(0, 5).Draw(g.t, "any") {
+	switch rapid.IntRange(0, 6).Draw(g.t, "any") {
+	case 6:
+		return g.lst(depth)
 	case 0, 1, 2:
 		return g.num(depth)
 	case 3:
@@ -507,8 +542,8 @@ func (g *gen) window() func(over string) string {
 			if by, _, ok := strings.Cut(over, "ORDER BY"); ok && frame == " ROWS UNBOUNDED PRECEDING" && strings.HasSuffix(call, ", v)") {
 				return call + " OVER (" + by + ")" // the whole partition
 			}
-			if call == "mode(v)" { // over a frame that rows leave it is refused
-				return call + " OVER (" + over + " ROWS UNBOUNDED PRECEDING)"
+			if call == "mode(v)" { // over a frame that moves it is refused
+				return call + " OVER (" + over + " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
 			}
 			return call + " OVER (" + over + frame + ")"
 		}

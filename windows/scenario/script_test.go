@@ -398,6 +398,8 @@ func word(v *row.Vector, i int) string {
 		return "null"
 	case v.Type.Kind == row.Timestamp:
 		return instantText(v.I64[i])
+	case v.Type.Kind == row.List, v.Type.Kind == row.Struct:
+		return string(row.AppendJSON(nil, v, i))
 	case v.Type.Kind == row.Varchar && (text == "" || text == "null" || strings.ContainsAny(text, " ;()[]{}")):
 		return "'" + text + "'"
 	}
