@@ -248,7 +248,7 @@ func parseJSONList(v *Vector, text []byte) error {
 		if err := ParseJSONValue(elem, e); err != nil {
 			return fmt.Errorf("element %d: %w", n, err)
 		}
-		value = AppendKey(value, elem, 0)
+		value = AppendElement(value, elem, 0)
 		n++
 		return nil
 	})
@@ -289,7 +289,7 @@ func parseJSONStruct(v *Vector, text []byte) error {
 		} else if err := ParseJSONValue(m, texts[i]); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
-		key = AppendKey(key, m, 0)
+		key = AppendElement(key, m, 0)
 	}
 	v.AppendString(string(key))
 	return nil

@@ -328,7 +328,7 @@ func Members(v *Vector, i int) ([]*Vector, error) {
 // EncodeList adds the value of a list of these elements to dst: their keys, one after the other.
 func EncodeList(dst []byte, elems *Vector) []byte {
 	for i, n := 0, elems.Len(); i < n; i++ {
-		dst = appendInner(dst, elems, i)
+		dst = AppendElement(dst, elems, i)
 	}
 	return dst
 }
@@ -336,12 +336,14 @@ func EncodeList(dst []byte, elems *Vector) []byte {
 // EncodeStruct adds the value of a struct whose members are value i of each vector to dst.
 func EncodeStruct(dst []byte, members []*Vector, i int) []byte {
 	for _, m := range members {
-		dst = appendInner(dst, m, i)
+		dst = AppendElement(dst, m, i)
 	}
 	return dst
 }
 
-func appendInner(dst []byte, v *Vector, i int) []byte {
+// AppendElement adds the key of value i of a vector as an element of a list or a member of a struct,
+// where NULL is above all values.
+func AppendElement(dst []byte, v *Vector, i int) []byte {
 	if v.IsNull(i) || v.Type.Kind == Null {
 		return append(dst, keyLast)
 	}

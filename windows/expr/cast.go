@@ -355,7 +355,7 @@ func castNested(from, to row.Type) kernel {
 				if out, failed = castVector(members[sources[k]], types[k], p); failed != nil {
 					break
 				}
-				value = row.AppendKey(value, out, 0)
+				value = row.AppendElement(value, out, 0)
 			}
 			if failed != nil {
 				c.fail(i, failed)

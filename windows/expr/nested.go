@@ -128,7 +128,7 @@ func notNulls(v *row.Vector) int {
 func pick(elems *row.Vector, order []int32) string {
 	var value []byte
 	for _, k := range order {
-		value = row.AppendKey(value, elems, int(k))
+		value = row.AppendElement(value, elems, int(k))
 	}
 	return string(value)
 }
@@ -177,7 +177,7 @@ func bindListValue(name string, args []*Expr) (*Expr, error) {
 		for _, i := range c.rows {
 			value = value[:0]
 			for _, v := range c.args {
-				value = row.AppendKey(value, v, int(i))
+				value = row.AppendElement(value, v, int(i))
 			}
 			c.out.Str[i] = string(value)
 		}
@@ -315,7 +315,8 @@ func bindExtract(name string, args []*Expr) (*Expr, error) {
 
 func subscript(args []*Expr) string { return operand(args[0]) + "[" + args[1].Text + "]" }
 
-// bindSlice binds a[from:to], both ends in, of lists and texts; a NULL end is left open.
+// bindSlice binds a[from:to], both ends in, of lists and texts. An end that is left out is the list's
+// own; one that is NULL makes NULL.
 func bindSlice(name string, args []*Expr) (*Expr, error) {
 	if len(args) != 3 {
 		return nil, mismatch(name, args)
@@ -326,13 +327,14 @@ func bindSlice(name string, args []*Expr) (*Expr, error) {
 	}
 	ends := make([]*Expr, 2)
 	for k, e := range args[1:] {
-		open := e.isNull() || e.Type.Kind == row.List // [2:] comes as an empty list
-		if !open && !e.Type.IsInteger() {
-			return nil, mismatch(name, args)
-		}
-		if open {
-			ends[k] = nullOf(tBig)
+		if e.Type.Kind == row.List { // [2:] comes with an empty list
+			v := row.NewVector(tBig, 1)
+			v.AppendInt64(int64(1 - 2*k)) // the first, or the last
+			ends[k] = Const(v)
 			continue
+		}
+		if !e.isNull() && !e.Type.IsInteger() {
+			return nil, mismatch(name, args)
 		}
 		var err error
 		if ends[k], err = implicit(e, tBig); err != nil {
@@ -340,26 +342,18 @@ func bindSlice(name string, args []*Expr) (*Expr, error) {
 		}
 	}
 	bounds := func(c *call, i int32, n int64) (from, to int64) {
-		from, to = 1, n
-		if !c.args[1].IsNull(int(i)) {
-			if from = c.args[1].I64[i]; from < 0 {
-				from += n + 1
-			}
+		from, to = c.args[1].I64[i], c.args[2].I64[i]
+		if from < 0 {
+			from += n + 1
 		}
-		if !c.args[2].IsNull(int(i)) {
-			if to = c.args[2].I64[i]; to < 0 {
-				to += n + 1
-			}
+		if to < 0 {
+			to += n + 1
 		}
 		return max(from, 1), min(to, n)
 	}
 	text := operand(a) + "[" + args[1].Text + ":" + args[2].Text + "]"
-	return newNullable(a.Type, text, func(c *call) {
+	return newCall(a.Type, text, func(c *call) {
 		for _, i := range c.rows {
-			if c.args[0].IsNull(int(i)) {
-				c.null(i)
-				continue
-			}
 			if a.Type.Kind == row.Varchar {
 				s := c.args[0].Str[i]
 				from, to := bounds(c, i, runes(s))

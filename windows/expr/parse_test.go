@@ -250,7 +250,7 @@ func (p *parser) postfix(e *Expr) *Expr {
 			p.want("]")
 			open := func(x *Expr) *Expr {
 				if x == nil {
-					return nullOf(tNull)
+					return Const(&row.Vector{Type: row.ListOf(tInt), Str: []string{""}}) // as DuckDB's parser gives it
 				}
 				return x
 			}
