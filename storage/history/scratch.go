@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"tidemark/storage/row"
@@ -30,7 +31,8 @@ type Scratch struct {
 // Scratch loads rows into tables of their own in history's process, runs a query over them and
 // gives its rows to each, in order. The tables are gone when it returns. Their size is bounded by
 // history's memory, as that of a query: 422 too_large. There is no limit of rows, and no deadline
-// but ctx's. A request that history's process did not survive is not repeated: 503.
+// but ctx's. A request that history's process did not survive is not repeated: 503. Load has
+// returned when it returns.
 func (h *History) Scratch(ctx context.Context, s Scratch, each func(fields []row.Field, rows *row.Batch) error) (Stats, error) {
 	began := time.Now()
 	p, err := h.process(ctx)
@@ -44,16 +46,17 @@ func (h *History) Scratch(ctx context.Context, s Scratch, each func(fields []row
 	if err != nil {
 		return Stats{}, err
 	}
-	loaded := make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() {
 		err := s.send(pipe)
 		_ = pipe.CloseWithError(err) // nil: the end
-		loaded <- err
+		ended <- err
 	}()
+	loaded := sync.OnceValue(func() error { return <-ended })
 	resp, err := p.client.Do(req)
 	if err != nil {
 		_ = body.CloseWithError(errAgain) // wakes a Load that still writes
-		if load := <-loaded; load != nil && !errors.Is(load, errAgain) && !errors.Is(load, io.ErrClosedPipe) {
+		if load := loaded(); load != nil && !errors.Is(load, errAgain) && !errors.Is(load, io.ErrClosedPipe) {
 			return Stats{}, load
 		}
 		if ctx.Err() != nil {
@@ -65,6 +68,7 @@ func (h *History) Scratch(ctx context.Context, s Scratch, each func(fields []row
 	defer func() {
 		resp.Body.Close()
 		_ = body.CloseWithError(io.ErrClosedPipe)
+		_ = loaded() // what Load reads may be closed when this returns
 	}()
 	p.served.Store(true)
 	if resp.StatusCode != http.StatusOK {
@@ -81,7 +85,7 @@ func (h *History) Scratch(ctx context.Context, s Scratch, each func(fields []row
 	var we *wireError
 	switch {
 	case err == nil:
-		return stats, <-loaded
+		return stats, loaded()
 	case ctx.Err() != nil:
 		return stats, ctx.Err()
 	case errors.As(err, &cut):
