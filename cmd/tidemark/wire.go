@@ -127,7 +127,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 		return nil, err
 	}
 	s.proofs = verify.NewRuns(&verify.Verifier{
-		Views: s.views, Log: s.log, Parse: s.history.ParseSQL, FromAST: s.history.SQLFromAST, Scratch: s.scratch,
+		Views: s.views, Log: s.log, Parse: s.history.ParseSQL, FromAST: s.history.SQLFromAST, Scratch: s.scratch, Dir: s.dir.Path,
 	})
 	s.fates = &fate.Fates{Views: s.views, Streams: streams, Log: s.log, Find: func(id stream.ID, value []byte) (stream.Place, bool, error) {
 		return s.log.Lookup(id, ingest.IDHash(value))

@@ -147,10 +147,7 @@ func New(plan *query.Plan, cfg Config) *Judge {
 	j := &Judge{
 		plan: plan, cfg: cfg, clock: newClock(plan.Time == query.AppendTime, cfg.Streams),
 		windowsFrom: cfg.WindowsFrom, started: cfg.StartAt == 0,
-		bounds: map[*query.Assign]map[string][]span{},
-		verdict: Verdict{
-			Pairs: map[int][]Pair{}, Events: map[int][]Event{}, Outside: map[Event]string{},
-		},
+		bounds: map[*query.Assign]map[string][]span{}, verdict: emptyVerdict(),
 	}
 	seen := map[query.Node]bool{}
 	var find func(n query.Node)
@@ -176,6 +173,18 @@ func (j *Judge) Watermark() windows.Micros { return j.clock.view }
 
 // Verdict is what was refused up to here.
 func (j *Judge) Verdict() Verdict { return j.verdict }
+
+// Drain returns the verdict since the last Drain and forgets it, so that what was refused need not
+// be in memory as a whole.
+func (j *Judge) Drain() Verdict {
+	v := j.verdict
+	j.verdict = emptyVerdict()
+	return v
+}
+
+func emptyVerdict() Verdict {
+	return Verdict{Pairs: map[int][]Pair{}, Events: map[int][]Event{}, Outside: map[Event]string{}}
+}
 
 // WindowsFrom is the start of the first windows that are given out; nil: all are (R2).
 func (j *Judge) WindowsFrom() *windows.Micros { return j.windowsFrom }

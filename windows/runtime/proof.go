@@ -8,7 +8,6 @@ import (
 	"tidemark/storage/kv"
 	"tidemark/stream"
 	"tidemark/windows"
-	"tidemark/windows/engine"
 	"tidemark/windows/query"
 )
 
@@ -86,60 +85,14 @@ func (v *view) proof(doc *stored, version uint32, at progress) *Proof {
 	return p
 }
 
-// RefusedEvent is a late record as the view keeps it.
-type RefusedEvent struct {
-	Stream    string
-	Place     stream.Place
-	Watermark windows.Micros
-	Partial   bool
-	Time      windows.Micros
-}
-
-// FailedEvent is a row error as the view keeps it.
-type FailedEvent struct {
-	Stream string
-	Place  stream.Place
-	Code   string
-}
-
-// Claim is what a view says of itself at one position: its rows, and the events that it left out.
-type Claim struct {
-	*Snapshot
-	Late   []RefusedEvent
-	Errors []FailedEvent
-	// Forgotten is the sequence up to which late records and row errors have expired (R3).
-	Forgotten stream.Sequence
-}
-
-// Claim returns what a view says and the proof that goes with it, both of one epoch.
-func (s *Service) Claim(name string) (*Claim, *Proof, error) {
-	v, err := s.find(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	snap, h, p, err := v.open()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer snap.Close()
-	c := &Claim{Forgotten: p.Forgotten}
-	if c.Snapshot, err = v.rowsAt(snap, h, p); err != nil {
-		return nil, nil, err
-	}
-	err = each(snap, versionKey(kv.Late, v.id, h.Version), func(r lateRecord) {
-		c.Late = append(c.Late, RefusedEvent{r.Stream, stream.Place{Partition: r.Partition, Offset: r.Offset}, r.Watermark, r.Outcome == string(engine.LatePartial), r.Time})
-	})
-	if err == nil {
-		err = each(snap, errorsKey(v.id, h.Version), func(r rowError) {
-			c.Errors = append(c.Errors, FailedEvent{r.Stream, stream.Place{Partition: r.Partition, Offset: r.Offset}, r.Code})
-		})
-	}
-	return c, v.proof(v.served(h.Version), h.Version, p), err
-}
-
 // each decodes the JSON values under a prefix.
 func each[T any](snap *kv.Snapshot, prefix []byte, f func(T)) error {
-	it := snap.Iter(prefix, kv.PrefixEnd(prefix))
+	return between(snap, prefix, kv.PrefixEnd(prefix), f)
+}
+
+// between decodes the JSON values of the keys in [from, to).
+func between[T any](snap *kv.Snapshot, from, to []byte, f func(T)) error {
+	it := snap.Iter(from, to)
 	var err error
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		var v T

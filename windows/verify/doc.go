@@ -15,6 +15,9 @@
 //	    reason, never a guess (R4).
 //	I4  Values are compared exactly, but for DOUBLE and FLOAT, whose sums depend on the order of
 //	    addition: these may differ by 1e-9 of their size.
-//	I5  One comparison runs at a time. Its memory is the view's rows here, and the events' columns
-//	    that the view reads in DuckDB, within DuckDB's limit.
+//	I5  One comparison runs at a time, and its memory is bounded: the view is read from a snapshot of
+//	    the store; its rows and those of the batch answer are paired part by part, what is not in
+//	    work lying in files; late records and row errors are compared batch by batch of the log;
+//	    of what differs the first MaxDifferences are kept, and the count. The events' columns that
+//	    the view reads are in DuckDB, within DuckDB's limit; a judge holds the bounds of sessions.
 package verify

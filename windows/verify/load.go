@@ -34,10 +34,7 @@ type prover struct {
 	// shape and sealed say which rows have lost events; nil: none has.
 	shape  *runtime.Shape
 	sealed *runtime.Sealed
-	// forgotten is how many late records, and failed which row errors, the view keeps no more (R3).
-	forgotten int
-	failed    map[judge.Event]bool
-	crossed   bool
+	beside *beside
 
 	// counts says of the event in work whether it is in its stream's table; each hears of it.
 	counts bool
@@ -81,7 +78,7 @@ var (
 // putRows is how many rows go into a table at once.
 const putRows = 8192
 
-func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runtime.Claim) *prover {
+func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runtime.Claim) (*prover, error) {
 	p := &prover{
 		v: v, plan: plan, proof: proof, claim: claim, progress: func(int64) {},
 		assigns: map[int]*query.Assign{}, has: map[int]bool{}, refused: row.NewBatch(refusalFields, 0),
@@ -113,16 +110,22 @@ func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runti
 		p.sources = append(p.sources, src)
 	}
 	outside := map[judge.Event]string{}
-	for _, e := range claim.Errors {
-		if e.Code == internalCode {
-			outside[judge.Event{Stream: p.id(e.Stream), Place: e.Place}] = internalCode
+	if proof.Panics > 0 {
+		err := claim.Errors(func(e runtime.FailedEvent) {
+			if e.Code == internalCode {
+				outside[judge.Event{Stream: p.id(e.Stream), Place: e.Place}] = internalCode
+			}
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	p.judge = judge.New(plan, judge.Config{
 		AllowedLateness: proof.AllowedLateness, Streams: proof.Streams, EventsFrom: proof.EventsFrom, WindowsFrom: proof.WindowsFrom,
 		StartAt: proof.StartAt, Outside: outside, Functions: judge.Functions(plan), Tell: p.tell,
 	})
-	return p
+	p.beside = newBeside(p)
+	return p, nil
 }
 
 // internalCode is the code of row errors that tell of a panic (E2).
@@ -178,14 +181,13 @@ func (p *prover) load(ctx context.Context, put func(int, *row.Batch) error) (str
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
-		if e.Sequence() > p.claim.Forgotten {
-			p.cross()
-		}
 		if err := p.take(e); err != nil {
 			return "", err
 		}
 	}
-	p.cross()
+	if err := p.beside.finish(); err != nil {
+		return "", err
+	}
 	p.judge.Start() // where nothing came behind StartAt
 	for i, s := range p.sources {
 		if err := p.flush(i, &s.rows, s.fields); err != nil {
@@ -196,20 +198,6 @@ func (p *prover) load(ctx context.Context, put func(int, *row.Batch) error) (str
 		return "", err
 	}
 	return p.sql()
-}
-
-// cross notes what was refused and what failed up to the place from which on the view keeps its late
-// records and row errors.
-func (p *prover) cross() {
-	if p.crossed || p.claim.Forgotten == 0 {
-		return
-	}
-	p.crossed = true
-	v := p.judge.Verdict()
-	p.forgotten, p.failed = len(v.Records), map[judge.Event]bool{}
-	for ev := range v.Outside {
-		p.failed[ev] = true
-	}
 }
 
 // beginAt begins at what the log still has: rows that are made of more are set aside (R4).
@@ -246,7 +234,8 @@ func (p *prover) beginAt(reader stream.Reader, ids []stream.ID) error {
 		return nil
 	}
 	p.shape, p.sealed = shape, z
-	return p.matcher.setAside(func(key []byte) (bool, error) { return shape.Lacks(z, key) })
+	p.matcher.aside = func(key []byte) (bool, error) { return shape.Lacks(z, key) }
+	return nil
 }
 
 // take judges an entry and keeps the events that count.
@@ -254,6 +243,7 @@ func (p *prover) take(e stream.Entry) error {
 	b := e.Batch
 	if b == nil || e.Sequence() <= p.proof.StartAt {
 		p.judge.Step(e)
+		p.judge.Drain()
 		return nil
 	}
 	kept := make([]int, 0, b.Len)
@@ -265,6 +255,9 @@ func (p *prover) take(e stream.Entry) error {
 		index++
 	}
 	p.judge.Step(e)
+	if err := p.beside.compare(b, p.judge.Drain()); err != nil {
+		return err
+	}
 	p.events += int64(b.Len)
 	p.progress(p.events)
 	for i, s := range p.sources {
@@ -474,39 +467,6 @@ func (p *prover) finalOnly(number int) bool {
 	return p.proof.Definition.Emit == runtime.EmitFinal && !p.plan.PassThrough
 }
 
-// besides compares what the view says of the events that it left out.
-func (p *prover) besides(res *Result) {
-	v := p.judge.Verdict()
-	late := newSides()
-	for _, r := range p.claim.Late {
-		if p.untold(p.id(r.Stream), r.Place, r.Time) {
-			continue
-		}
-		late.live(judge.Event{Stream: p.id(r.Stream), Place: r.Place}, refusalText(r.Watermark, r.Partial))
-	}
-	for i, r := range v.Records {
-		if i < p.forgotten || p.untold(r.Event.Stream, r.Event.Place, r.Time) {
-			continue
-		}
-		late.batch(r.Event, refusalText(r.Watermark, r.Partial))
-	}
-	res.LateDifferences = late.differences(p.name)
-	failed := newSides()
-	for _, e := range p.claim.Errors {
-		if p.gone(p.id(e.Stream), e.Place) {
-			continue
-		}
-		failed.live(judge.Event{Stream: p.id(e.Stream), Place: e.Place}, "row_error")
-	}
-	for ev := range v.Outside {
-		if p.failed[ev] {
-			continue
-		}
-		failed.batch(ev, "row_error")
-	}
-	res.RowErrorDifferences = failed.differences(p.name)
-}
-
 // gone reports whether the log no longer has an event.
 func (p *prover) gone(id stream.ID, at stream.Place) bool {
 	if p.sealed == nil {
@@ -532,41 +492,4 @@ func (p *prover) untold(id stream.ID, at stream.Place, when windows.Micros) bool
 		}
 	}
 	return false
-}
-
-func refusalText(watermark windows.Micros, partial bool) string {
-	what := "late_dropped"
-	if partial {
-		what = "late_partial"
-	}
-	return what + " at watermark " + string(row.FormatTimestamp(nil, watermark))
-}
-
-// sides are what both sides say of events.
-type sides struct {
-	order []judge.Event
-	said  map[judge.Event]*[2]string
-}
-
-func newSides() *sides { return &sides{said: map[judge.Event]*[2]string{}} }
-
-func (s *sides) say(side int, ev judge.Event, text string) {
-	if s.said[ev] == nil {
-		s.said[ev] = &[2]string{}
-		s.order = append(s.order, ev)
-	}
-	s.said[ev][side] = text
-}
-
-func (s *sides) live(ev judge.Event, text string)  { s.say(0, ev, text) }
-func (s *sides) batch(ev judge.Event, text string) { s.say(1, ev, text) }
-
-func (s *sides) differences(name func(stream.ID) string) []Difference {
-	var out []Difference
-	for _, ev := range judge.Sorted(s.order) {
-		if d := s.said[ev]; d[0] != d[1] && len(out) < MaxDifferences {
-			out = append(out, Difference{name(ev.Stream), ev.Partition, ev.Offset, d[0], d[1]})
-		}
-	}
-	return out
 }

@@ -191,7 +191,7 @@ func (r *Runs) work(name string, one *run) {
 func (r *Result) kept(now time.Time) runtime.Verified {
 	return runtime.Verified{
 		Result: r.Result, Reason: r.Reason, At: string(row.FormatTimestamp(nil, now.UnixMicro())), Position: r.Position, Rows: r.Rows,
-		ViewVersion: r.viewVersion, Differences: r.DifferenceCount + len(r.LateDifferences) + len(r.RowErrorDifferences),
+		ViewVersion: r.viewVersion, Differences: r.DifferenceCount + r.LateDifferenceCount + r.RowErrorDifferenceCount,
 	}
 }
 

@@ -31,6 +31,11 @@ type Verifier struct {
 	Parse   query.ParseSQL
 	FromAST query.SQLFromAST
 	Scratch Scratch
+	// Dir is where the rows of a large view lie on disk while they are compared, in files without a
+	// name; empty: the system's folder for such.
+	Dir string
+	// PartBytes is about how much of a view's rows is looked at at once; 0: 8 MiB.
+	PartBytes int
 }
 
 // Result is the answer of a comparison.
@@ -50,9 +55,12 @@ type Result struct {
 	Differences     []Pair `json:"differences"`
 	DifferenceCount int    `json:"difference_count"`
 	// LateDifferences are events of which late_<view> says other than the log, RowErrorDifferences
-	// those that are wrongly on the list of row errors, or wrongly not.
-	LateDifferences     []Difference `json:"late_differences,omitempty"`
-	RowErrorDifferences []Difference `json:"row_error_differences,omitempty"`
+	// those that are wrongly on the list of row errors, or wrongly not; the first MaxDifferences of
+	// each, and how many there are.
+	LateDifferences         []Difference `json:"late_differences,omitempty"`
+	LateDifferenceCount     int          `json:"late_difference_count,omitempty"`
+	RowErrorDifferences     []Difference `json:"row_error_differences,omitempty"`
+	RowErrorDifferenceCount int          `json:"row_error_difference_count,omitempty"`
 	// Sample are a few rows of both sides, the last by key, to look at.
 	Sample []Pair `json:"sample"`
 
@@ -94,13 +102,14 @@ func unknown(format string, args ...any) error { return &cannotTell{fmt.Sprintf(
 
 // Verify compares a view with its batch answer. progress is told how many events of how many are
 // read.
-func (v *Verifier) Verify(ctx context.Context, name string, progress func(events, of int64)) (*Result, error) {
+func (v *Verifier) Verify(ctx context.Context, name string, progress func(events, of int64)) (_ *Result, err error) {
 	claim, proof, err := v.Views.Claim(name)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, claim.Close()) }()
 	res := &Result{
-		Position: claim.Position.String(), Rows: claim.Rows.Len, Differences: []Pair{}, Sample: []Pair{},
+		Position: claim.Position.String(), Rows: int(claim.Count), Differences: []Pair{}, Sample: []Pair{},
 		viewVersion: proof.ViewVersion,
 	}
 	err = v.compare(ctx, res, claim, proof, progress)
@@ -125,10 +134,10 @@ func (v *Verifier) Verify(ctx context.Context, name string, progress func(events
 func (r *Result) cannotTell(why string) {
 	r.Result, r.Reason = CannotTell, why
 	r.Differences, r.DifferenceCount, r.Sample = []Pair{}, 0, []Pair{}
-	r.LateDifferences, r.RowErrorDifferences = nil, nil
+	r.LateDifferences, r.LateDifferenceCount, r.RowErrorDifferences, r.RowErrorDifferenceCount = nil, 0, nil, 0
 }
 
-func (v *Verifier) compare(ctx context.Context, res *Result, claim *runtime.Claim, proof *runtime.Proof, progress func(events, of int64)) error {
+func (v *Verifier) compare(ctx context.Context, res *Result, claim *runtime.Claim, proof *runtime.Proof, progress func(events, of int64)) (err error) {
 	plan, err := proof.Compile()
 	if err != nil {
 		return err
@@ -149,19 +158,25 @@ func (v *Verifier) compare(ctx context.Context, res *Result, claim *runtime.Clai
 			total += int64(o)
 		}
 	}
-	p := newProver(v, plan, proof, claim)
-	p.progress = func(n int64) { progress(n, total) }
-	m := newMatcher(claim.Snapshot, plan.Dimensions)
-	p.matcher = m
-	if err := v.Scratch(ctx, p.tables(), func(put func(int, *row.Batch) error) (string, error) { return p.load(ctx, put) }, m.batch); err != nil {
+	p, err := newProver(v, plan, proof, claim)
+	if err != nil {
 		return err
 	}
-	m.finish(res)
+	defer func() { err = errors.Join(err, p.beside.close()) }()
+	p.progress = func(n int64) { progress(n, total) }
+	m := newMatcher(claim, plan.Dimensions, v.Dir, v.PartBytes)
+	defer func() { err = errors.Join(err, m.close()) }()
+	p.matcher = m
+	if err := v.Scratch(ctx, p.tables(), func(put func(int, *row.Batch) error) (string, error) { return p.load(ctx, put) }, m.take); err != nil {
+		return err
+	}
+	if err := m.finish(res); err != nil {
+		return err
+	}
 	res.Events = p.events
-	p.besides(res)
-	res.Sealed = m.sealed
+	p.beside.tell(res)
 	switch res.Result = Equal; {
-	case res.DifferenceCount > 0 || len(res.LateDifferences) > 0 || len(res.RowErrorDifferences) > 0:
+	case res.DifferenceCount+res.LateDifferenceCount+res.RowErrorDifferenceCount > 0:
 		res.Result = Different
 	case m.sealed > 0:
 		res.Result = CannotTell
