@@ -285,7 +285,7 @@ func (l *loader) insertLocked(ctx context.Context, name string, t *table, fields
 // staging says how a batch comes into a table with these columns: direct by the appender, or by a
 // table with the columns staged, from which the values are selected. JSON goes as text, because the
 // appender would write it anew and it is kept as it came; instants of which one is outside the
-// appender's years go as microseconds.
+// appender's years go as microseconds; lists that the appender would spoil go as JSON.
 func staging(columns, fields []row.Field, batch *row.Batch) (staged []row.Field, values []string, direct bool) {
 	staged, values, direct = slices.Clone(columns), make([]string, len(columns)), true
 	for i, c := range columns {
@@ -293,7 +293,12 @@ func staging(columns, fields []row.Field, batch *row.Batch) (staged []row.Field,
 		if hasJSON(c.Type) {
 			staged[i].Type, direct = withoutJSON(c.Type), false
 		}
-		if b := row.FieldIndex(fields, c.Name); b >= 0 && c.Type.Kind == row.Timestamp && hasFarInstants(batch.Cols[b]) {
+		b := row.FieldIndex(fields, c.Name)
+		if b >= 0 && isNested(c.Type) && spoiled(batch.Cols[b]) {
+			staged[i].Type, direct = row.Scalar(row.Varchar), false
+			values[i] = fmt.Sprintf("CAST(CAST(CAST(%s AS JSON) AS %s) AS %s)", quote(c.Name), columnType(withoutJSON(c.Type)), columnType(c.Type))
+		}
+		if b >= 0 && c.Type.Kind == row.Timestamp && hasFarInstants(batch.Cols[b]) {
 			staged[i].Type, direct = row.Scalar(row.BigInt), false
 			values[i] = fmt.Sprintf("make_timestamp(%s)", quote(c.Name))
 		}

@@ -47,6 +47,10 @@ func appenderValue(v *row.Vector, i int, to row.Type) (driver.Value, error) {
 	if v.IsNull(i) {
 		return nil, nil
 	}
+	if to.Kind == row.Varchar && isNested(v.Type) { // on its way by staging
+		text, err := appendStagedJSON(nil, v, i)
+		return string(text), err
+	}
 	switch v.Type.Kind {
 	case row.Null:
 		return nil, nil
@@ -120,4 +124,105 @@ func appenderValue(v *row.Vector, i int, to row.Type) (driver.Value, error) {
 		return m, nil
 	}
 	return nil, fmt.Errorf("no value of type %s can be kept", v.Type)
+}
+
+func isNested(t row.Type) bool { return t.Kind == row.List || t.Kind == row.Struct }
+
+// vectorSize is how many elements of lists DuckDB has room for in a chunk before it moves them.
+const vectorSize = 2048
+
+// spoiled reports whether a column has NULLs beneath lists of so many elements that DuckDB moves
+// them while they are appended: the driver's appender would go on to write NULLs where they were
+// before, in memory that may be another's by then.
+func spoiled(v *row.Vector) bool {
+	if !isNested(v.Type) {
+		return false
+	}
+	size := 0
+	for _, s := range v.Str {
+		size += len(s)
+	}
+	if size <= vectorSize { // an element has a byte or more
+		return false
+	}
+	b := beneath{}
+	for i := range v.Len() {
+		b.value(v, i, false)
+	}
+	return b.null && b.elements > vectorSize
+}
+
+// beneath is what lists hold.
+type beneath struct {
+	elements int
+	null     bool
+}
+
+// value looks through value i of a vector; inside says whether it lies in a list.
+func (b *beneath) value(v *row.Vector, i int, inside bool) {
+	if v.IsNull(i) {
+		b.null = b.null || inside
+		return
+	}
+	switch v.Type.Kind {
+	case row.List:
+		elems, err := row.Elements(v, i)
+		if err != nil {
+			return // appending it says so
+		}
+		b.elements += elems.Len()
+		for k := range elems.Len() {
+			b.value(elems, k, true)
+		}
+	case row.Struct:
+		members, err := row.Members(v, i)
+		if err != nil {
+			return
+		}
+		for _, m := range members {
+			b.value(m, 0, inside)
+		}
+	}
+}
+
+// appendStagedJSON adds value i of v as JSON whose leaves are texts, so that DuckDB casts each
+// exactly.
+func appendStagedJSON(dst []byte, v *row.Vector, i int) ([]byte, error) {
+	if v.IsNull(i) {
+		return append(dst, "null"...), nil
+	}
+	switch v.Type.Kind {
+	case row.List:
+		elems, err := row.Elements(v, i)
+		if err != nil {
+			return nil, err
+		}
+		dst = append(dst, '[')
+		for k := range elems.Len() {
+			if k > 0 {
+				dst = append(dst, ',')
+			}
+			if dst, err = appendStagedJSON(dst, elems, k); err != nil {
+				return nil, err
+			}
+		}
+		return append(dst, ']'), nil
+	case row.Struct:
+		members, err := row.Members(v, i)
+		if err != nil {
+			return nil, err
+		}
+		dst = append(dst, '{')
+		for k, f := range v.Type.Fields {
+			if k > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(row.AppendJSONString(dst, f.Name), ':')
+			if dst, err = appendStagedJSON(dst, members[k], 0); err != nil {
+				return nil, err
+			}
+		}
+		return append(dst, '}'), nil
+	}
+	return row.AppendJSONString(dst, row.TextOf(v, i)), nil
 }

@@ -304,9 +304,12 @@ func (g *gate) tableFunction(n node, s *scope, depth int) *problem.Problem {
 		return g.rangeBounds(n, args)
 	case slices.Contains(windowFunctions, name) && len(args) > 0:
 		first, _ := args[0].(node)
+		if text(first, "class") == "SUBQUERY" && text(first, "subquery_type") == "SCALAR" {
+			return g.anything(args, s, depth+1)
+		}
 		names := list(first, "column_names")
 		if text(first, "class") != "COLUMN_REF" || len(names) != 1 {
-			return refuse(n, "%s takes the name of a stream or view first", name).
+			return refuse(n, "%s takes the name of a stream or view first, or a subquery", name).
 				WithHint("as in %s(checkouts, ts, INTERVAL '5 minutes')", name)
 		}
 		rel, _ := names[0].(string)

@@ -80,3 +80,30 @@ func TestScratchThatFailsSaysWhy(t *testing.T) {
 		t.Errorf("afterwards: %v, %v", got, err)
 	}
 }
+
+// The driver writes NULLs of long lists where the elements were before DuckDB moved them.
+func TestNullsInListsSurviveMoreElementsThanAVectorHas(t *testing.T) {
+	t.Parallel()
+	h := start(t, t.TempDir())
+	fields := fieldsOf(t, "n BIGINT, l BIGINT[], s STRUCT(d DOUBLE, j JSON)[], m DECIMAL(12,2)[][], at TIMESTAMP[], t STRUCT(h HUGEINT, b BOOLEAN[])")
+	want := []string{"", `[1,null,-3]`, `[{"d":-0.1,"j":{"a": 1.50}},{"d":null,"j":null},null]`, `[[1.05,null],null,[]]`, `["2024-02-29T12:00:00.5Z",null]`, `{"h":170141183460469231731687303715884105727,"b":[true,null,false]}`}
+	var rows [][]string
+	for i := range 5000 {
+		rows = append(rows, append([]string{fmt.Sprint(i)}, want[1:]...))
+	}
+	all := rowsOf(t, fields, rows...)
+	got, err := scratchRows(t, h, Scratch{Tables: []ScratchTable{{"s", fields}}, Load: func(put func(int, *row.Batch) error) (string, error) {
+		return "SELECT * FROM s ORDER BY n", put(0, all)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != all.Len {
+		t.Fatalf("%d rows, want %d", len(got), all.Len)
+	}
+	for i, g := range got {
+		if w := string(row.AppendJSONRow(nil, fields, all, i)); g != w {
+			t.Fatalf("row %d\n got %s\nwant %s", i, g, w)
+		}
+	}
+}
