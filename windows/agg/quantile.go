@@ -198,10 +198,10 @@ func between(s *sorted, q float64, out *row.Vector) {
 }
 
 func lerp(a, b, part float64) float64 {
-	if part == 0 || a == b {
+	if part == 0 {
 		return a
 	}
-	return a + (b-a)*part
+	return a*(1-part) + b*part // in DuckDB's order, to the last digit
 }
 
 func integerAt(v *row.Vector, i int) row.Int128 {
