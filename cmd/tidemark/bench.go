@@ -20,14 +20,15 @@ import (
 // benchCmd holds the benchmarks. Each prints a ratio of two figures that were measured in the same
 // run on the same machine; the absolute figures beside it are for orientation only.
 type benchCmd struct {
-	Ingest  benchIngestCmd  `cmd:"" help:"Durable ingest over HTTP against bare synced writes of the same bytes."`
-	Nexmark benchNexmarkCmd `cmd:"" help:"The queries of the Nexmark workload as views over one log."`
-	Windows benchWindowsCmd `cmd:"" help:"What an event costs in hopping windows, by how many overlap."`
-	Views   benchViewsCmd   `cmd:"" help:"What many views on one stream cost, against one."`
-	State   benchStateCmd   `cmd:"" help:"A view with very many groups, with and without a bound on its memory."`
-	Latency benchLatencyCmd `cmd:"" help:"From the POST of an event to the websocket that shows its view, beside the fsync's share."`
-	Fanout  benchFanoutCmd  `cmd:"" help:"Many websockets on one view, against a bare broadcast of the same frames."`
-	Torture benchTortureCmd `cmd:"" help:"Kill a serving process under load, again and again, and count what is lost."`
+	Ingest   benchIngestCmd   `cmd:"" help:"Durable ingest over HTTP against bare synced writes of the same bytes."`
+	Nexmark  benchNexmarkCmd  `cmd:"" help:"The queries of the Nexmark workload as views over one log."`
+	Windows  benchWindowsCmd  `cmd:"" help:"What an event costs in hopping windows, by how many overlap."`
+	Views    benchViewsCmd    `cmd:"" help:"What many views on one stream cost, against one."`
+	State    benchStateCmd    `cmd:"" help:"A view with very many groups, with and without a bound on its memory."`
+	Latency  benchLatencyCmd  `cmd:"" help:"From the POST of an event to the websocket that shows its view, beside the fsync's share."`
+	Fanout   benchFanoutCmd   `cmd:"" help:"Many websockets on one view, against a bare broadcast of the same frames."`
+	Recovery benchRecoveryCmd `cmd:"" help:"Kill a server under full load, and time until its views are fresh again and how fast they replay the log."`
+	Torture  benchTortureCmd  `cmd:"" help:"Kill a serving process under load, again and again, and count what is lost."`
 
 	TortureViews    benchTortureViewsCmd    `cmd:"" help:"The same under ten views: their rows are compared with the batch answer after each kill."`
 	TortureOverload benchTortureOverloadCmd `cmd:"" help:"Send several times what a server can take, and see what it holds, answers and loses."`
