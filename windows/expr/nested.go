@@ -2,6 +2,7 @@ package expr
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strings"
 
@@ -146,18 +147,24 @@ func sortedOrder(e *row.Vector, sign int) []int32 {
 	return order
 }
 
-// distinctOrder returns the first of each different element that is not NULL.
+// distinctOrder returns one of each different element that is not NULL, in ascending order: DuckDB
+// has none, and the batch answer is sorted (N3). As there, one NaN is not another.
 func distinctOrder(e *row.Vector) []int32 {
 	seen := map[string]struct{}{}
 	var order []int32
-	for k := range e.Len() {
+	for _, k32 := range sortedOrder(e, 1) {
+		k := int(k32)
 		if e.IsNull(k) {
+			break
+		}
+		if e.Type.Class() == row.Float64Class && math.IsNaN(e.F64[k]) {
+			order = append(order, k32)
 			continue
 		}
 		key := string(row.AppendKey(nil, e, k))
 		if _, ok := seen[key]; !ok {
 			seen[key] = struct{}{}
-			order = append(order, int32(k))
+			order = append(order, k32)
 		}
 	}
 	return order

@@ -286,8 +286,9 @@ func (g *grouping) bindCall(b *binder, e *call, s *scope) AggCall {
 	if e.name == "count_star" {
 		c.Spec.Name = "count"
 	}
-	args := make([]*expr.Expr, len(e.args))
-	for i, a := range e.args {
+	given, orders := withinGroup(e)
+	args := make([]*expr.Expr, len(given))
+	for i, a := range given {
 		if a.head().alias != "" {
 			refuse(unsupported(place(a, e.at), "%s takes its arguments by place, not by name", e.name))
 		}
@@ -299,8 +300,8 @@ func (g *grouping) bindCall(b *binder, e *call, s *scope) AggCall {
 		}
 		c.Spec.Const = append(c.Spec.Const, value)
 	}
-	order := make([]*expr.Expr, len(e.order))
-	for i, k := range e.order {
+	order := make([]*expr.Expr, len(orders))
+	for i, k := range orders {
 		order[i] = b.value(k.expr, below)
 		c.Spec.Order = append(c.Spec.Order, agg.Order{Type: order[i].Type, Desc: k.desc, NullsLast: k.nullsLast})
 	}
@@ -311,13 +312,13 @@ func (g *grouping) bindCall(b *binder, e *call, s *scope) AggCall {
 	c.Func = f
 	b.checkDistinctOrder(g.in, e, f)
 	for i, want := range f.Args {
-		x, key := args[i], g.key(e.args[i])
+		x, key := args[i], g.key(given[i])
 		if !x.Type.Equal(want) {
 			x, key = b.made(e)(expr.Cast(x, want, false)), key+"::"+want.String()
 		}
-		c.Args = append(c.Args, g.column(key, x, textOf(e.args[i])))
+		c.Args = append(c.Args, g.column(key, x, textOf(given[i])))
 	}
-	for i, k := range e.order {
+	for i, k := range orders {
 		c.Args = append(c.Args, g.column(g.key(k.expr), order[i], textOf(k.expr)))
 	}
 	if e.filter != nil {
@@ -325,6 +326,19 @@ func (g *grouping) bindCall(b *binder, e *call, s *scope) AggCall {
 		c.Filter = g.column("filter:"+g.key(e.filter), x, textOf(e.filter))
 	}
 	return c
+}
+
+// withinGroup returns an aggregate's arguments and order. quantile_cont(0.5) WITHIN GROUP (ORDER BY x),
+// which is how percentile_cont is written, is quantile_cont(x, 0.5).
+func withinGroup(e *call) (args []sqlExpr, order []sortKey) {
+	if !strings.HasPrefix(e.name, "quantile_") && !strings.HasPrefix(e.name, "percentile_") || len(e.args) != 1 || len(e.order) != 1 {
+		return e.args, e.order
+	}
+	if e.order[0].desc {
+		refuse(unsupported(e.at, "%s WITHIN GROUP (ORDER BY … DESC) isn't supported in a view", e.name).
+			WithHint("write it from the other end: 1 - fraction of the ascending order"))
+	}
+	return []sqlExpr{e.order[0].expr, e.args[0]}, nil
 }
 
 // checkDistinctOrder refuses DISTINCT in an aggregate that depends on order when the order is not

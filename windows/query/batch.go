@@ -250,15 +250,18 @@ func (r *rewriter) inside(v any, ctes []namedQuery, s selection) {
 					o["orders"] = settled(o["orders"], s.rows)
 				}
 			}
-			if functionName(v) == "histogram" {
-				asEntries(v)
+			switch functionName(v) {
+			case "histogram": // a MAP; in a view it is the list of its entries
+				wrap(v, "map_entries")
+			case "list_distinct", "array_distinct": // in no order (N3)
+				wrap(v, "list_sort")
 			}
 		}
 	}
 }
 
-// asEntries turns histogram(x), a MAP, into the list of its entries, which it is in a view.
-func asEntries(v object) {
+// wrap makes a function's call the argument of another.
+func wrap(v object, outer string) {
 	inner, _ := copied(v).(object)
 	alias := inner["alias"]
 	inner["alias"] = ""
@@ -266,7 +269,7 @@ func asEntries(v object) {
 	for name, m := range inner {
 		v[name] = m
 	}
-	v["function_name"], v["children"], v["alias"] = "map_entries", []any{inner}, alias
+	v["function_name"], v["children"], v["alias"] = outer, []any{inner}, alias
 	v["filter"], v["distinct"], v["order_bys"] = nil, false, object{"type": "ORDER_MODIFIER", "orders": []any{}}
 }
 
