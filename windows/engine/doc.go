@@ -29,10 +29,10 @@
 //
 // An engine that was given a [Store] by [Engine.Recover] need not keep everything in memory. After a
 // Take was committed all state is in the store as it is here; [Engine.Evict] then lets go of groups,
-// of the panes of a group, and of the emitter's entries, that were not used for longest. They come back
-// when a key asks for them, and when time does: the store has an index of them by finalAt ([cold]), or
-// of panes by their numbers. Sessions with their groups, rows of slide, partitions in order and rows
-// that wait to be final stay in memory.
+// of the panes of a group, of partitions in order, of rows that wait to be final, and of the emitter's
+// entries, that were not used for longest. They come back when a key asks for them, and when time does:
+// the store has an index of them by finalAt ([cold]), or of panes by their numbers. Sessions with their
+// groups, and rows of slide, stay in memory.
 // What may leave is found with find, never by a look at the table alone.
 //
 // # One entry

@@ -22,8 +22,13 @@ type finalOnly struct {
 	table   map[string]int32 // by all columns
 	time    timeline
 	changed []int32
-	gone    []string
-	keyBuf  []byte
+	gone    []lost
+	cold    cold
+	hand    int // as in marks
+	stale   int
+	// keyBytes is what the keys take.
+	keyBytes int64
+	keyBuf   []byte
 }
 
 type finalRow struct {
@@ -34,10 +39,12 @@ type finalRow struct {
 	meta    meta
 	live    bool
 	changed bool
+	used    bool // since the clock's hand passed it
+	listed  listing
 }
 
 func newFinalOnly(e *Engine, id byte, n *query.FinalOnly) *finalOnly {
-	return &finalOnly{e: e, id: id, store: newStore(n.Fields()), table: map[string]int32{}}
+	return &finalOnly{e: e, id: id, store: newStore(n.Fields()), table: map[string]int32{}, cold: newCold(e, spaceFinal, id)}
 }
 
 func (o *finalOnly) take(c *chunk) {
@@ -59,12 +66,13 @@ func (o *finalOnly) feed(c *chunk, sel []int32) {
 		for _, v := range c.Cols {
 			o.keyBuf = row.AppendKey(o.keyBuf, v, i)
 		}
-		slot, ok := o.table[string(o.keyBuf)]
+		slot, ok := o.find(o.keyBuf)
 		if !ok {
 			slot = o.fresh(string(o.keyBuf))
 			o.store.set(int(slot), c.Cols, nil, i)
 		}
 		x := &o.at[slot]
+		x.used = true
 		x.weight += c.Weight(i)
 		if c.Weight(i) > 0 {
 			x.meta = o.e.meta(c.f, i)
@@ -117,6 +125,7 @@ func (o *finalOnly) fresh(key string) int32 {
 	}
 	o.at[slot] = finalRow{key: key, live: true, changed: o.at[slot].changed}
 	o.table[key] = slot
+	o.keyBytes += int64(len(key))
 	return slot
 }
 
@@ -129,15 +138,14 @@ func (o *finalOnly) toSave(slot int32) {
 
 func (o *finalOnly) drop(slot int32) {
 	x := &o.at[slot]
-	delete(o.table, x.key)
-	o.gone = append(o.gone, x.key)
-	o.store.clear(int(slot))
-	*x = finalRow{changed: x.changed}
-	o.free = append(o.free, slot)
+	o.gone = append(o.gone, lost{x.key, x.listed})
+	o.cold.drop(x.key)
+	o.clear(slot)
 }
 
 // settle gives on the rows that became final.
 func (o *finalOnly) settle(_, wm windows.Micros) {
+	o.fetchDue(wm)
 	if !o.time.anyDue(wm) {
 		return
 	}
@@ -154,6 +162,7 @@ func (o *finalOnly) settle(_, wm windows.Micros) {
 
 // forget drops the rows whose windows are closed, and those that came and went.
 func (o *finalOnly) forget(wm windows.Micros) {
+	o.forgetCold(wm)
 	o.time.eachClosed(wm, o.e.cfg.AllowedLateness, func(at windows.Micros, slots []int32) {
 		for _, slot := range slots {
 			if x := &o.at[slot]; x.live && x.finalAt == at {
@@ -161,6 +170,11 @@ func (o *finalOnly) forget(wm windows.Micros) {
 			}
 		}
 	})
+	o.dropEmpty()
+}
+
+// dropEmpty drops the rows that came and went.
+func (o *finalOnly) dropEmpty() {
 	for _, slot := range o.changed {
 		if x := &o.at[slot]; x.live && x.weight == 0 && x.given == 0 {
 			o.drop(slot)
@@ -171,14 +185,13 @@ func (o *finalOnly) forget(wm windows.Micros) {
 func (o *finalOnly) correct(windows.Micros) {}
 func (o *finalOnly) flush()                 {}
 func (o *finalOnly) pending() bool          { return false }
-func (o *finalOnly) open() bool             { return len(o.time.due) > 0 }
+func (o *finalOnly) open() bool             { return len(o.time.due) > 0 || o.cold.open() }
 
 // A row: format, how often it is there and was given on, finalAt, its place in the log, its time,
 // its events, its columns.
 func (o *finalOnly) save(w *writes) {
-	for _, key := range o.gone {
-		w.drop(append([]byte{spaceFinal, o.id}, key...))
-	}
+	o.dropEmpty()
+	o.cold.unlist(w, o.gone, o.stateKey)
 	o.gone = o.gone[:0]
 	for _, slot := range o.changed {
 		x := &o.at[slot]
@@ -192,7 +205,10 @@ func (o *finalOnly) save(w *writes) {
 			for _, v := range o.store.cols {
 				dst = row.AppendValue(dst, v, int(slot))
 			}
-			w.set(append([]byte{spaceFinal, o.id}, x.key...), dst)
+			w.set(o.stateKey(x.key), dst)
+			if o.e.store != nil {
+				x.listed = o.cold.list(w, x.listed, x.finalAt, x.key)
+			}
 		}
 		x.changed = false
 	}
@@ -211,6 +227,9 @@ func (o *finalOnly) load(key, value []byte) error {
 	}
 	x.meta.evidence = r.places()
 	r.values(o.store, int(slot))
+	if o.e.store != nil {
+		x.listed = listing{at: x.finalAt, in: x.finalAt != windows.Never}
+	}
 	return r.end()
 }
 

@@ -34,7 +34,10 @@ type partitions struct {
 	parts []part
 	marks marks
 	rows  sorted
-	gone  []string
+	gone  []lost
+	cold  cold
+	// keyBytes is what the keys of partitions take.
+	keyBytes int64
 
 	keyBuf, sortBuf []byte
 }
@@ -50,14 +53,14 @@ type part struct {
 }
 
 func newPartitions(e *Engine, id byte, in []row.Field) partitions {
-	return partitions{e: e, id: id, table: map[string]int32{}, marks: marks{e: e}, rows: sorted{store: newStore(in)}}
+	return partitions{e: e, id: id, table: map[string]int32{}, marks: marks{e: e}, rows: sorted{store: newStore(in)}, cold: newCold(e, spacePartition, id)}
 }
 
 func (o *partitions) feed(c *chunk, sel []int32) {
 	fed := chunk{Batch: c.Batch, sel: sel, f: c.f}
 	fed.each(func(i int) {
 		o.keyBuf = row.AppendRowKey(o.keyBuf[:0], &c.Batch, o.cols, i)
-		slot, ok := o.table[string(o.keyBuf)]
+		slot, ok := o.find(o.keyBuf)
 		if !ok {
 			slot = o.newPart(string(o.keyBuf))
 		}
@@ -161,10 +164,12 @@ func (o *partitions) newPart(key string) int32 {
 	}
 	o.parts[slot] = part{key: key}
 	o.table[key] = slot
+	o.keyBytes += int64(len(key))
 	return slot
 }
 
 func (o *partitions) settle(_, wm windows.Micros) {
+	o.fetchDue(wm)
 	o.give(o.marks.due(wm))
 	if o.e.loose {
 		o.flush()
@@ -179,9 +184,12 @@ func (o *partitions) correct(windows.Micros) {
 
 func (o *partitions) flush()        { o.give(o.marks.all()) }
 func (o *partitions) pending() bool { return o.marks.pending() }
-func (o *partitions) open() bool    { return o.marks.open() }
+func (o *partitions) open() bool    { return o.marks.open() || o.cold.open() }
 
-func (o *partitions) forget(wm windows.Micros) { o.marks.closed(wm, o.drop) }
+func (o *partitions) forget(wm windows.Micros) {
+	o.forgetCold(wm)
+	o.marks.closed(wm, o.drop)
+}
 
 // dropEmpty lets go of the partitions that have no rows any more.
 func (o *partitions) dropEmpty(slots []int32) {
@@ -193,18 +201,10 @@ func (o *partitions) dropEmpty(slots []int32) {
 }
 
 func (o *partitions) drop(slot int32) {
-	p := &o.parts[slot]
-	for _, r := range p.given {
-		if !o.rows.at[r].in {
-			o.rows.free(r)
-		}
-	}
-	for _, r := range p.rows {
-		o.rows.free(r)
-	}
-	delete(o.table, p.key)
-	o.gone = append(o.gone, p.key)
-	*p = part{}
+	key := o.parts[slot].key
+	o.gone = append(o.gone, lost{key, o.marks.at[slot].listed})
+	o.cold.drop(key)
+	o.clear(slot)
 	o.marks.drop(slot)
 }
 
@@ -212,9 +212,7 @@ func (o *partitions) drop(slot int32) {
 // rows were given out with another finalAt), finalAt, with 4 that other, with 2 the counts, the number of rows, and each row as sorted writes it: those in the
 // partition in order, then those that were given out and have left it.
 func (o *partitions) save(w *writes) {
-	for _, key := range o.gone {
-		w.drop(append([]byte{spacePartition, o.id}, key...))
-	}
+	o.cold.unlist(w, o.gone, o.stateKey)
 	o.gone = o.gone[:0]
 	o.marks.save(func(slot int32) {
 		p, k := &o.parts[slot], &o.marks.at[slot]
@@ -237,7 +235,10 @@ func (o *partitions) save(w *writes) {
 		for _, r := range rows {
 			dst = o.rows.append(dst, r)
 		}
-		w.set(append([]byte{spacePartition, o.id}, p.key...), dst)
+		w.set(o.stateKey(p.key), dst)
+		if o.e.store != nil {
+			k.listed = o.cold.list(w, k.listed, k.finalAt, p.key)
+		}
 	})
 }
 
@@ -264,6 +265,9 @@ func (o *partitions) load(key, value []byte) error {
 			p.given = append(p.given, x)
 		}
 	}
+	if k := &o.marks.at[slot]; o.e.store != nil {
+		k.listed = listing{at: k.finalAt, in: k.finalAt != windows.Never}
+	}
 	return r.end()
 }
 
@@ -278,6 +282,8 @@ type sorted struct {
 	out   *store // the values that were given out behind a row's columns; nil: its number or nothing
 	at    []sortedRow
 	unset []int32
+	// sortBytes is what the orders of rows take.
+	sortBytes int64
 }
 
 type sortedRow struct {
@@ -355,10 +361,12 @@ func (s *sorted) fresh(r sortedRow) int32 {
 		s.at = append(s.at, sortedRow{})
 	}
 	s.at[x] = r
+	s.sortBytes += int64(len(r.sort))
 	return x
 }
 
 func (s *sorted) free(x int32) {
+	s.sortBytes -= int64(len(s.at[x].sort))
 	s.at[x] = sortedRow{}
 	s.store.clear(int(x))
 	s.unset = append(s.unset, x)
@@ -407,6 +415,7 @@ func (s *sorted) read(r *reader) int32 {
 	x := s.fresh(sortedRow{})
 	k := &s.at[x]
 	k.sort = string(r.bytes(r.varint()))
+	s.sortBytes += int64(len(k.sort))
 	k.in = r.byte() == 1
 	for _, n := range []*int64{&k.number, &k.meta.rank.Sequence, &k.meta.rank.Offset, &k.meta.time} {
 		*n = r.varint()

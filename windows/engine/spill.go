@@ -104,11 +104,20 @@ func (e *Engine) spilling() []spiller {
 	}
 	var out []spiller
 	for _, op := range e.ops {
-		if a, ok := op.(*aggregate); ok && len(a.keys) > 0 {
-			out = append(out, a)
-			if a.panes != nil {
-				out = append(out, a.panes)
+		switch o := op.(type) {
+		case *aggregate:
+			if len(o.keys) > 0 {
+				out = append(out, o)
 			}
+			if o.panes != nil {
+				out = append(out, o.panes)
+			}
+		case *topN:
+			out = append(out, o)
+		case *over:
+			out = append(out, o)
+		case *finalOnly:
+			out = append(out, o)
 		}
 	}
 	if !e.emit.passThrough {
@@ -143,7 +152,7 @@ func (e *Engine) Recover(s Store, limit int64) error {
 	// All but the format and the index.
 	from := [][2]byte{{0, spaceIndex}, {spaceIndex + 1, spaceFormat}, {spaceFormat + 1, 0}}
 	if !whole {
-		from = [][2]byte{{0, spaceGroup}, {spaceIndex + 1, spaceRow}, {spaceRow + 1, spaceFormat}, {spaceFormat + 1, 0}}
+		from = [][2]byte{{0, spaceFinal}, {spaceIndex + 1, spacePartition}, {spacePartition + 1, spaceRow}, {spaceRow + 1, spaceFormat}, {spaceFormat + 1, 0}}
 	}
 	for _, f := range from {
 		if err := e.loadRange(f[0], f[1]); err != nil {
@@ -221,8 +230,8 @@ type Memory struct {
 	// store alone would take.
 	Bytes        int64 `json:"bytes"`
 	SpilledBytes int64 `json:"spilled_bytes"`
-	// Entries are the groups, the panes of groups and the rows given out, Spilled those of them that
-	// are in the store alone.
+	// Entries are the groups, the panes of groups, the partitions, the rows that wait and those given
+	// out, Spilled those of them that are in the store alone.
 	Entries int64 `json:"entries"`
 	Spilled int64 `json:"spilled_entries"`
 	// Evicted is how many entries have left the memory since the start, Reads how often the store
@@ -279,10 +288,6 @@ func (e *Engine) Resident() []string {
 			if len(e.sessions) > 0 {
 				add(spaceGroup)
 			}
-		case *topN, *over:
-			add(spacePartition)
-		case *finalOnly:
-			add(spaceFinal)
 		case *sliding:
 			add(spaceSlide)
 		case *sessionRows:
@@ -301,15 +306,6 @@ func (e *Engine) Resident() []string {
 // rowsMemory is about what n rows with as many columns take, each with so many bytes beside them.
 func rowsMemory(n int, beside uintptr, cols int) int64 {
 	return int64(n) * (int64(beside) + 16*int64(cols))
-}
-
-func (o *partitions) memory() int64 {
-	n := rowsMemory(len(o.rows.at)-len(o.rows.unset), unsafe.Sizeof(sortedRow{})+4, len(o.rows.store.cols))
-	return n + rowsMemory(len(o.table), unsafe.Sizeof(part{})+unsafe.Sizeof(mark{})+stringBytes, 2)
-}
-
-func (o *finalOnly) memory() int64 {
-	return rowsMemory(len(o.at)-len(o.free), unsafe.Sizeof(finalRow{}), 2*len(o.store.cols))
 }
 
 func (o *sliding) memory() int64 {

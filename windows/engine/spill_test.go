@@ -28,6 +28,13 @@ func (k kept) Scan(from, to []byte, f func(key, value []byte) bool) error {
 	return nil
 }
 
+// without is what another store does not have.
+func (k kept) without(other kept) kept {
+	out := maps.Clone(k)
+	maps.DeleteFunc(out, func(key string, _ []byte) bool { return other[key] != nil })
+	return out
+}
+
 func (k kept) keep(o *Output) {
 	for _, w := range o.Writes {
 		if w.Value == nil {
@@ -115,7 +122,7 @@ func spilled(t *rapid.T, sql string) {
 		want.add(s.plan, x)
 		got.add(s.plan, y)
 		if len(b.sessions) == 0 && !maps.EqualFunc(whole, part, func(_, _ []byte) bool { return true }) {
-			t.Fatalf("%s\nother keys in the store: %q and %q", sql, slices.Sorted(maps.Keys(whole)), slices.Sorted(maps.Keys(part)))
+			t.Fatalf("%s\nother keys in the store: %q and %q", sql, whole.without(part), part.without(whole))
 		}
 		b.Evict(limit)
 		m := b.Memory()

@@ -25,8 +25,7 @@ import (
 //	p id key        a partition of the operator with this number
 //	f id row        a row that waits until it is final, or was given on since it is
 //	r rowkey        an entry of the emitter
-//	i space id …    the index of groups and of the emitter's entries by finalAt, see cold, and of panes
-//	                by their numbers, see panespill.go
+//	i space id …    the index of g, p, f and r by finalAt, see cold, and of h by number, see panespill.go
 //	v               the format; see header
 //
 // Values begin with the number of their format. Integers are varints; a watermark is 8 bytes, big

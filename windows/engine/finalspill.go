@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"unsafe"
+
+	"tidemark/windows"
+)
+
+// Here is how rows that wait until they are final, or were given on since they are, leave the memory
+// and come back.
+
+func (o *finalOnly) colds() *cold { return &o.cold }
+
+func (o *finalOnly) resident() int64 { return int64(len(o.table)) }
+
+func (o *finalOnly) notFinal() windows.Micros { return o.e.wm + 1 }
+
+func (o *finalOnly) stateKey(key string) []byte {
+	return append([]byte{spaceFinal, o.id}, key...)
+}
+
+// find finds a row by its key, in memory or in the store.
+func (o *finalOnly) find(key []byte) (int32, bool) {
+	slot, ok := o.table[string(key)]
+	if ok || o.cold.count == 0 {
+		return slot, ok
+	}
+	return o.fetch(key)
+}
+
+// fetch brings a row back that is not in memory.
+func (o *finalOnly) fetch(key []byte) (int32, bool) {
+	v := o.cold.read(o.stateKey(string(key)), key)
+	if v == nil {
+		return -1, false
+	}
+	if err := o.load(key, v); err != nil {
+		o.e.breaks(err)
+		return -1, false
+	}
+	slot := o.table[string(key)]
+	o.cold.came()
+	o.time.add(o.at[slot].finalAt, slot, o.e.wm)
+	o.at[slot].used = true
+	return slot, true
+}
+
+// fetchDue brings the rows back that become final as the watermark goes to wm.
+func (o *finalOnly) fetchDue(wm windows.Micros) {
+	for _, key := range o.cold.dueAt(wm) {
+		o.find(key)
+	}
+}
+
+// forgetCold drops closed rows that are not in memory.
+func (o *finalOnly) forgetCold(wm windows.Micros) {
+	for _, key := range o.cold.closedAt(wm, o.e.cfg.AllowedLateness) {
+		if _, here := o.table[string(key)]; here {
+			continue
+		}
+		if slot, ok := o.fetch(key); ok {
+			o.drop(slot)
+		}
+	}
+}
+
+const finalRowBytes = int64(unsafe.Sizeof(finalRow{})) + stringBytes + 24 // and its share of table and timeline
+
+// memory is about what the rows take: their columns about as much as their keys once more.
+func (o *finalOnly) memory() int64 {
+	return int64(len(o.table))*(finalRowBytes+16*int64(len(o.store.cols))) + 2*o.keyBytes
+}
+
+// evict is the clock of the rows.
+func (o *finalOnly) evict(excess int64) (freed int64) {
+	for steps := 2 * len(o.at); steps > 0 && freed < excess; steps-- {
+		if o.hand++; o.hand >= len(o.at) {
+			o.hand = 0
+		}
+		x := &o.at[o.hand]
+		if x.used {
+			x.used = false
+			continue
+		}
+		if !x.live || x.changed || x.finalAt == windows.AtOnce || x.listed != (listing{at: x.finalAt, in: x.finalAt != windows.Never}) {
+			continue
+		}
+		was, at := o.memory(), x.finalAt
+		o.clear(int32(o.hand))
+		n := was - o.memory()
+		o.cold.left(at, n)
+		freed += n
+		o.stale++
+	}
+	if o.stale > 1024 && o.stale > len(o.table) {
+		o.stale, o.time = 0, timeline{}
+		for i := range o.at {
+			if x := &o.at[i]; x.live {
+				o.time.add(x.finalAt, int32(i), o.e.wm)
+			}
+		}
+	}
+	return freed
+}
+
+// clear makes the slot of a row free.
+func (o *finalOnly) clear(slot int32) {
+	x := &o.at[slot]
+	delete(o.table, x.key)
+	o.keyBytes -= int64(len(x.key))
+	o.store.clear(int(slot))
+	*x = finalRow{changed: x.changed}
+	o.free = append(o.free, slot)
+}
