@@ -209,9 +209,15 @@ func TestAPanelTakesTheOlderPartOfItsRangeFromHistoryAndSaysSo(t *testing.T) {
 	whole := s.link("hours", `{"range":"2024-01-01T00:00:00Z,2024-01-01T10:00:00Z"}`)
 	old := s.link("hours", `{"range":"2024-01-01T01:00:00Z,2024-01-01T03:00:00Z"}`)
 	ctx := browse(t)
+	eavesdrop(t, ctx)
 	do(t, ctx, chromedp.Navigate(s.url(whole.URL)))
 	see(t, ctx, "#panel-0 .panel-note", "from history")
 	become(t, ctx, `document.querySelectorAll("#panel-0 tbody tr").length === 9`)
+	// A snapshot that comes again, as after a gap, has the view's own rows alone: history is asked again.
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`const a = window.asked.find((x) => x.to === "hours");
+		for (const m of [{ type: "gap", from: "a", oldest: "b" }, { type: "snapshot", position: "c", rows: [], statuses: [] }]) a.socket.hear({ data: JSON.stringify({ id: a.id, ...m }) })`))
+	see(t, ctx, "#panel-0 .panel-note", "changes were missed")
+	become(t, ctx, `document.querySelectorAll("#panel-0 tbody tr").length >= 5`)
 	see(t, ctx, "#panel-1 .panel-note", "from history")
 	if eval[bool](t, ctx, `!!document.querySelector("main img")`) {
 		t.Error("an event's text became an element")

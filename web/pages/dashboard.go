@@ -112,7 +112,7 @@ func (d Deps) first(ctx context.Context, info runtime.Info, def api.Panel, span 
 				in += " AND " + x + " < " + timestamp(to)
 			}
 			if q.Where = in; def.Where != "" {
-				q.Where = "(" + def.Where + ") AND " + in
+				q.Where = "(" + def.Where + "\n) AND " + in
 			}
 		}
 		if def.Type == "stat" {

@@ -1,6 +1,8 @@
 // The script of every page: theme, connection, and what the page's own elements ask for.
 
+import { h } from "./dom.js";
 import { Live } from "./live.js";
+import { link } from "./server.js";
 import { mount } from "./panels.js";
 import { Board } from "./board.js";
 import { streamPage, viewPage, guidePage, refreshing, lettersPage, settingsPage } from "./pages.js";
@@ -14,14 +16,21 @@ theme?.addEventListener("click", () => {
 const kept = localStorage.getItem("theme");
 if (kept === "dark" || kept === "light") document.documentElement.dataset.theme = kept;
 
+// ended says that the page shows nothing new any more, and what to do.
+function ended(banner) {
+  const again = h("a", { href: `/sign-in?next=${encodeURIComponent(location.pathname + location.search)}` }, "Sign in again");
+  banner.replaceChildren(...(link ? ["This link has expired or was taken back."] : ["Your session has ended. ", again, "."]), " What you see is as of ", h("time", null), ".");
+}
+
 const pill = document.getElementById("connection");
 if (pill) {
   const live = new Live();
   const banner = document.getElementById("banner");
   live.onState((state, heard) => {
     pill.dataset.state = state;
-    pill.querySelector("span").textContent = { connecting: "connecting", live: "live", reconnecting: "reconnecting" }[state];
-    banner.hidden = state !== "reconnecting";
+    pill.querySelector("span").textContent = state;
+    banner.hidden = state !== "reconnecting" && state !== "ended";
+    if (state === "ended") ended(banner);
     banner.querySelector("time").textContent = heard ? new Date(heard).toLocaleTimeString() : "–";
   });
   const boardRoot = document.getElementById("board");

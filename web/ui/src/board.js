@@ -3,6 +3,7 @@
 
 import { h } from "./dom.js";
 import { parseRange, rangeTitle, identifier, literal, cell } from "./format.js";
+import { parse, stringify } from "./json.js";
 import { picker, iso, isZone } from "./picker.js";
 import { search } from "./search.js";
 import { Notes } from "./notes.js";
@@ -12,13 +13,15 @@ const FRAME = 120; // milliseconds between two drawings at the least
 const ASK_EVERY = 10000; // milliseconds between two questions about the views' states and counts
 const LONG_PRESS = 5000; // a pointer that is down longer than this holds no drawing back
 
+const sum = (list) => list.reduce((a, b) => a + b, 0);
+
 export class Board {
   #frames = new Set();
   #asks = "";
   #changes = new Set();
   #zoomed = []; // ranges to go back to
   #seen = new Map(); // stream → partitions' next offsets, the highest that any panel has shown
-  #base = 0;
+  #held = new Map(); // stream → how many of its events were known when the page was paused
   #down = 0;
   #views = new Map(); // view or alert → what the server says of it
 
@@ -85,7 +88,7 @@ export class Board {
     const url = new URL(location.href);
     for (const name of [...url.searchParams.keys()]) if (name.startsWith("f.") || ["range", "compare", "paused", "tz"].includes(name)) url.searchParams.delete(name);
     if (next.range !== this.home) url.searchParams.set("range", next.range);
-    for (const [column, value] of next.filters) url.searchParams.set(`f.${column}`, JSON.stringify(value));
+    for (const [column, value] of next.filters) url.searchParams.set(`f.${column}`, stringify(value));
     if (next.tz !== this.zone) url.searchParams.set("tz", next.tz);
     if (next.compare) url.searchParams.set("compare", "previous");
     if (next.paused ?? (this.paused && !parseRange(this.range)?.fixed)) url.searchParams.set("paused", "1");
@@ -103,7 +106,7 @@ export class Board {
     for (const [name, text] of asked) {
       if (!name.startsWith("f.")) continue;
       try {
-        const value = JSON.parse(text);
+        const value = parse(text);
         if (value === null || typeof value !== "object") this.filters.set(name.slice(2), value);
       } catch {
         this.filters.set(name.slice(2), text);
@@ -114,7 +117,7 @@ export class Board {
     this.#pause(asked.get("paused") === "1" || parseRange(this.range).fixed);
     this.#show();
     // Pausing and going on changes nothing that a panel has asked for.
-    const asks = JSON.stringify([this.range, [...this.filters], this.compare, this.tz]);
+    const asks = stringify([this.range, [...this.filters], this.compare, this.tz]);
     const changed = asks !== this.#asks;
     this.#asks = asks;
     if (tell && changed) for (const f of this.#changes) f();
@@ -162,7 +165,7 @@ export class Board {
   }
 
   #pause(on) {
-    if (on && !this.paused) this.#base = this.#events();
+    if (on && !this.paused) this.#held = new Map([...this.#seen].map(([stream, offsets]) => [stream, sum(offsets)]));
     this.paused = on;
     this.button?.setAttribute("aria-pressed", String(on));
     document.body.classList.toggle("paused", on);
@@ -174,19 +177,21 @@ export class Board {
     for (const [stream, offsets] of Object.entries(asOf?.offsets ?? {})) {
       const had = this.#seen.get(stream) ?? [];
       this.#seen.set(stream, offsets.map((n, i) => Math.max(n, had[i] ?? 0)));
+      // Of a stream that it hears of only now, the page knows what is there now.
+      if (this.paused && !this.#held.has(stream)) this.#held.set(stream, sum(offsets));
     }
-    if (this.paused && this.#base === 0) this.#base = this.#events();
   }
 
-  #events() {
+  // #missed counts the events since the page was paused.
+  #missed() {
     let n = 0;
-    for (const offsets of this.#seen.values()) for (const o of offsets) n += o;
+    for (const [stream, offsets] of this.#seen) n += sum(offsets) - (this.#held.get(stream) ?? sum(offsets));
     return n;
   }
 
   #count() {
     if (!this.button) return;
-    const n = this.paused ? Math.max(0, this.#events() - this.#base) : 0;
+    const n = this.paused ? this.#missed() : 0;
     const text = !this.paused ? "Pause" : n ? `Live · ${n.toLocaleString("en")} new ${n === 1 ? "update" : "updates"}` : "Live";
     if (this.button.textContent !== text) this.button.textContent = text;
     this.button.title = this.paused ? (this.window.fixed ? "A fixed range stands still; this goes back to the live one (p)" : "Go on showing changes (p)") : "Hold the page still (p)";

@@ -13,6 +13,9 @@ function everySecond(panel) {
   return true;
 }
 
+// newest says that the panel is not about a range that ends: it shows what comes.
+const newest = (panel) => [panel.board.window.fixed && "the newest, whatever the range"];
+
 // summary is an event as one line: its fields without the time, which the line shows already, and
 // with what only machines read, ids, at the end.
 function summary({ event, time: at }, tz) {
@@ -53,6 +56,10 @@ export const Feed = (Panel) =>
 
     ticks() {
       return everySecond(this);
+    }
+
+    remarks() {
+      return newest(this);
     }
 
     draw() {
@@ -111,6 +118,10 @@ export const Alerts = (Panel) =>
 
     ticks() {
       return everySecond(this);
+    }
+
+    remarks() {
+      return newest(this);
     }
 
     draw() {

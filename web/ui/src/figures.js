@@ -2,15 +2,20 @@
 
 import { h, s, patch } from "./dom.js";
 import { number, axisNumber, cell, time } from "./format.js";
+import { stringify } from "./json.js";
 import { statusText } from "./rows.js";
 
 const finite = (v) => (v === null || v === undefined || v === "" ? NaN : Number(v));
+
+// A list of all rows of a view is too long to be the arguments of Math.min.
+const least = (list, first = Infinity) => list.reduce((a, b) => Math.min(a, b), first);
+const most = (list, first = -Infinity) => list.reduce((a, b) => Math.max(a, b), first);
 
 // together makes one value of several, as the measure allows it; null where it does not.
 function together(values, how) {
   const list = values.map(finite).filter((v) => !Number.isNaN(v));
   if (!list.length || !how) return null;
-  return { sum: () => list.reduce((a, b) => a + b, 0), min: () => Math.min(...list), max: () => Math.max(...list) }[how]();
+  return { sum: () => list.reduce((a, b) => a + b, 0), min: () => least(list), max: () => most(list) }[how]();
 }
 
 // cannot says why values are not put together, and what to do.
@@ -134,7 +139,7 @@ export function toplist(panel) {
   list.sort((a, b) => finite(b.value) - finite(a.value) || String(a.label).localeCompare(String(b.label)));
   const total = how === "sum" ? list.reduce((n, e) => n + (finite(e.value) || 0), 0) : 0;
   const shown = list.slice(0, limit || 10);
-  const most = Math.max(...shown.map((e) => Math.abs(finite(e.value)) || 0), 1e-9);
+  const longest = most(shown.map((e) => Math.abs(finite(e.value)) || 0), 1e-9);
   const active = panel.board.filters.get(label);
   patch(panel.body, [
     h(
@@ -146,9 +151,9 @@ export function toplist(panel) {
           null,
           h(
             "button",
-            { type: "button", "data-filter": label, "data-value": JSON.stringify(e.label ?? null), "aria-pressed": active !== undefined && active === e.label ? "true" : null, title: `Only ${label} = ${cell(e.label)}` },
+            { type: "button", "data-filter": e.label !== null && typeof e.label === "object" ? null : label, "data-value": stringify(e.label), "aria-pressed": active !== undefined && active === e.label ? "true" : null, title: `Only ${label} = ${cell(e.label)}` },
             h("span", { class: "bar-label" }, cell(e.label, null, panel.tz)),
-            ground((100 * (Math.abs(finite(e.value)) || 0)) / most),
+            ground((100 * (Math.abs(finite(e.value)) || 0)) / longest),
             h("span", { class: "num" }, number(e.value, unit)),
             total > 0 ? h("span", { class: "share num" }, `${((100 * finite(e.value)) / total).toFixed(0)} %`) : null,
           ),
@@ -216,6 +221,7 @@ const title = (text) => {
 
 const days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const steps = 8;
+const MOST_LINES = 60;
 
 // heatmap colours a grid: series by x, or, for one line over time, weekday by hour.
 export function heatmap(panel) {
@@ -247,7 +253,7 @@ export function heatmap(panel) {
     values.set(key, list.length > 1 ? together(list.map((e) => e.row[y]), how) : finite(list[0].row[y]));
   }
   const all = [...values.values()].filter((v) => Number.isFinite(v));
-  const [low, high] = [Math.min(...all, 0), Math.max(...all, 1e-9)];
+  const [low, high] = [least(all, 0), most(all, 1e-9)];
   const every = Math.max(1, Math.ceil(shown.length / 8));
   const name = (c) => (calendar ? c : cell(c, null, panel.tz));
   patch(panel.body, [
@@ -258,7 +264,7 @@ export function heatmap(panel) {
         "table",
         { class: "heat" },
         h("caption", { class: "visually-hidden" }, `${y} by ${calendar ? "weekday and hour" : `${series} and ${x}`}`),
-        h("tbody", null, lines.map((l) => h("tr", null, h("th", { scope: "row" }, l), shown.map((c) => {
+        h("tbody", null, lines.slice(0, MOST_LINES).map((l) => h("tr", null, h("th", { scope: "row" }, l), shown.map((c) => {
           const v = values.get(`${l}\u0000${c}`);
           const q = v === undefined ? "none" : Math.min(steps, 1 + Math.floor((steps * (v - low)) / (high - low || 1)));
           return h("td", { class: `q${q}`, title: `${l} ${name(c)}: ${v === undefined ? "nothing" : number(v, unit)}` }, h("span", { class: "visually-hidden" }, v === undefined ? "nothing" : number(v, unit)));
@@ -266,7 +272,7 @@ export function heatmap(panel) {
         h("tfoot", null, h("tr", null, h("td", null), shown.map((c, i) => (i % every ? null : h("th", { colspan: Math.min(every, shown.length - i), scope: "col" }, name(c)))))),
       ),
     ),
-    h("div", { class: "heat-key" }, h("span", null, number(low, unit)), Array.from({ length: steps }, (_, i) => h("i", { class: `q${i + 1}` })), h("span", null, number(high, unit))),
+    h("div", { class: "heat-key" }, h("span", null, number(low, unit)), Array.from({ length: steps }, (_, i) => h("i", { class: `q${i + 1}` })), h("span", null, number(high, unit)), lines.length > MOST_LINES ? h("span", { class: "muted" }, `and ${(lines.length - MOST_LINES).toLocaleString("en")} more lines`) : null),
   ]);
 }
 
@@ -280,8 +286,8 @@ export function histogram(panel) {
   else {
     const values = [...panel.rows].map((e) => finite(e.row[y])).filter((v) => Number.isFinite(v));
     if (!values.length) return;
-    const low = Math.min(...values);
-    const high = Math.max(...values);
+    const low = least(values);
+    const high = most(values);
     const count = Math.min(24, Math.max(4, Math.ceil(Math.sqrt(values.length))));
     const step = nice((high - low) / count || 1);
     const first = Math.floor(low / step) * step;

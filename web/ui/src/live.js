@@ -1,21 +1,17 @@
 // One websocket for a whole page: many subscriptions, resumed by position after every
 // interruption, so that nothing is lost or doubled.
 
+import { parse } from "./json.js";
 import { link } from "./server.js";
 
 const FIRST_RETRY = 400;
 const LAST_RETRY = 8000;
+const NO_KEY = 4401; // the server closes a socket whose right has ended
 const SILENT_AFTER = 15000; // the server sends progress at least every 5 s
 
-// parse reads a frame. Integers that a double can't hold become BigInt.
-export function parse(text) {
-  if (!/\d{16}/.test(text)) return JSON.parse(text);
-  return JSON.parse(text, (_, v, context) =>
-    typeof v === "number" && Number.isInteger(v) && !Number.isSafeInteger(v) && /^-?\d+$/.test(context?.source ?? "")
-      ? BigInt(context.source)
-      : v,
-  );
-}
+// anew says that a selection can't be gone on with: with a moving range or a limit, which rows a page
+// holds can't be known. It is asked for anew, and nothing is missed by that.
+const anew = ({ from, limit, range }) => from === "snapshot" && (limit > 0 || [range].flat().some((end) => /^now/.test(end ?? "")));
 
 export class Live {
   #socket = null;
@@ -27,7 +23,7 @@ export class Live {
   #listeners = new Set();
   #closed = false;
   #watching = 0;
-  state = "connecting"; // connecting | live | reconnecting
+  state = "connecting"; // connecting | live | reconnecting | ended
 
   constructor(url = `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/v1/live`) {
     this.url = url;
@@ -36,7 +32,8 @@ export class Live {
     addEventListener("pagehide", () => this.#socket?.close());
   }
 
-  // onState calls back with "connecting", "live" or "reconnecting".
+  // onState calls back with "connecting", "live", "reconnecting" or, when the session or the link that
+  // the page was opened by is over, "ended".
   onState(listener) {
     this.#listeners.add(listener);
     listener(this.state, this.#heard);
@@ -79,7 +76,7 @@ export class Live {
   #send(id) {
     const s = this.#subscriptions.get(id);
     const request = { op: "subscribe", id, ...s.request };
-    if (s.position) request.from = s.position;
+    if (s.position && !anew(s.request)) request.from = s.position;
     this.#socket.send(JSON.stringify(request));
   }
 
@@ -88,7 +85,9 @@ export class Live {
     clearTimeout(this.#timer);
     const socket = new WebSocket(this.url, ["tidemark.v1.json", ...(link ? [`bearer.${link}`] : [])]);
     this.#socket = socket;
+    let opened = false;
     socket.onopen = () => {
+      opened = true;
       this.#retry = FIRST_RETRY;
       this.#heard = Date.now();
       this.#setState("live");
@@ -107,12 +106,26 @@ export class Live {
       if (message.position && !message.more) s.position = message.position;
       s.on(message);
     };
-    socket.onclose = () => {
+    socket.onclose = (e) => {
       if (this.#socket !== socket) return;
       this.#setState("reconnecting");
+      if (e.code === NO_KEY || !opened) this.#check();
       this.#timer = setTimeout(() => this.#connect(), this.#retry * (0.7 + 0.6 * Math.random()));
       this.#retry = Math.min(LAST_RETRY, this.#retry * 1.7);
     };
+  }
+
+  // #check finds out whether the page may still be looked at.
+  async #check() {
+    try {
+      const { status } = await fetch(location.href, { method: "HEAD", cache: "no-store" });
+      if (status !== 401 && !(link && status === 404)) return;
+    } catch {
+      return; // the server is away
+    }
+    clearTimeout(this.#timer);
+    this.close();
+    this.#setState("ended");
   }
 
   // A socket that says nothing although progress is due is dead, whatever the browser thinks.

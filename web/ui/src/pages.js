@@ -1,7 +1,7 @@
 // The live parts of the pages that are no dashboards.
 
 import { h, s, patch } from "./dom.js";
-import { cell, number, time } from "./format.js";
+import { cell, number, time, identifier } from "./format.js";
 import { Rows, statusText } from "./rows.js";
 import { send } from "./server.js";
 import { plan } from "./plan.js";
@@ -50,7 +50,9 @@ export function viewPage(live) {
   const measures = columns.filter((c) => c.measure).map((c) => c.name);
   const rows = new Rows(measures);
   let dirty = false;
-  live.subscribe({ to: root.dataset.view, from: "snapshot" }, (m) => {
+  const first = columns[0]?.name;
+  const newest = /^[A-Z]+(\(\d+,\d+\))?$/.test(columns[0]?.type ?? "") && columns[0].type !== "JSON" ? { order: `${identifier(first)} DESC`, limit: MOST_ROWS } : {};
+  live.subscribe({ to: root.dataset.view, from: "snapshot", ...newest }, (m) => {
     if (m.type === "snapshot") rows.snapshot(m);
     else if (m.type === "changes") rows.changes(m, Date.now());
     else if (m.as_of) {
@@ -63,13 +65,12 @@ export function viewPage(live) {
   document.getElementById("view-verify")?.addEventListener("click", async () => (await import("./passport.js")).passport(panel));
   const put = document.getElementById("view-panel");
   put?.addEventListener("click", async () => (await import("./build.js")).offer(put.dataset.view, columns, JSON.parse(put.dataset.dashboards)));
-  const first = columns[0]?.name;
   everyFrame(() => {
     if (!dirty) return;
     dirty = false;
     const list = [...rows].sort((a, b) => (a.row[first] < b.row[first] ? 1 : -1)).slice(0, MOST_ROWS);
     const count = document.getElementById("row-count");
-    if (count) count.textContent = rows.size > list.length ? `the newest ${list.length} of ${number(rows.size)} rows` : `${rows.size} rows`;
+    if (count) count.textContent = rows.size < MOST_ROWS ? `${rows.size} rows` : `the ${columns[0]?.type === "TIMESTAMP" ? "newest" : "first"} ${list.length} rows`;
     patch(
       root,
       list.map((e) =>

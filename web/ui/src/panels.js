@@ -2,9 +2,10 @@
 // the screen stays until something newer can take its place.
 
 import { h, patch } from "./dom.js";
+import { parse } from "./json.js";
 import { Rows } from "./rows.js";
 import { time, ago, parseRange } from "./format.js";
-import { failure, empty, remark } from "./states.js";
+import { failure, empty, timeless, remark } from "./states.js";
 import { get } from "./server.js";
 import { Feed, Alerts } from "./feeds.js";
 import { stat, toplist, bars, heatmap, histogram } from "./figures.js";
@@ -117,7 +118,7 @@ class Panel {
 
   #frame() {
     const quiet = Date.now() - this.heard;
-    const stale = this.live.state === "reconnecting" || quiet > STALE_AFTER;
+    const stale = this.live.state === "reconnecting" || this.live.state === "ended" || quiet > STALE_AFTER;
     if (stale !== this.stale) this.root.classList.toggle("stale", (this.stale = stale));
     const { text, kind } = remark(this, quiet);
     this.say(text, kind);
@@ -179,7 +180,7 @@ class ViewPanel extends Panel {
   where() {
     const mine = this.board.where(this.config.columns);
     this.unfiltered = mine.missing;
-    return [this.config.where && `(${this.config.where})`, mine.text].filter(Boolean).join(" AND ");
+    return [this.config.where && `(${this.config.where}\n)`, mine.text].filter(Boolean).join(" AND ");
   }
 
   request() {
@@ -226,6 +227,7 @@ class ViewPanel extends Panel {
       if (this.fresh) this.rows.clear();
       this.fresh = false;
       this.rows.snapshot(m);
+      this.askedOlder = null; // they are not among a view's own rows
       if (!m.more) this.#older();
       return !m.more;
     }
@@ -255,7 +257,8 @@ class ViewPanel extends Panel {
     if (x && this.temporal()) {
       this.rows.dropBefore((this.window.from - (this.compares ? this.window.span : 0)) / 1000 - 60);
     }
-    if (!this.rows.size) {
+    if (type === "timeseries" && !this.temporal()) timeless(this);
+    else if (!this.rows.size) {
       this.chart?.clear();
       empty(this);
     } else {
@@ -340,7 +343,7 @@ class ViewPanel extends Panel {
 
   #click(e) {
     const at = e.target.closest("[data-filter]");
-    if (at && this.body.contains(at)) this.board.filter(at.dataset.filter, JSON.parse(at.dataset.value));
+    if (at && this.body.contains(at)) this.board.filter(at.dataset.filter, parse(at.dataset.value));
   }
 }
 

@@ -4,6 +4,7 @@
 
 import { h, patch } from "./dom.js";
 import { cell, number, time, ago } from "./format.js";
+import { stringify } from "./json.js";
 import { statusText } from "./rows.js";
 import { send, get, link } from "./server.js";
 
@@ -153,7 +154,7 @@ function story(panel, at) {
   );
 }
 
-const keyOf = (row, names) => JSON.stringify(Object.fromEntries(names.map((n) => [n, row[n]])), (_, v) => (typeof v === "bigint" ? Number(v) : v));
+const keyOf = (row, names) => stringify(Object.fromEntries(names.map((n) => [n, row[n]])));
 const say = (out, text) => patch(out, [h("p", { class: "muted" }, text)]);
 
 const MOST_PAGES = 20;

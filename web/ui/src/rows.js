@@ -1,13 +1,21 @@
 // The rows of a view as the page holds them: a snapshot plus every change since.
 
+import { stringify } from "./json.js";
+
 const statusText = { provisional: "open", final: "final", corrected: "corrected" };
 export { statusText };
 
 // keyOf names a row by its dimensions, so that a correction finds the row that it replaces.
 export function keyOf(row, measures) {
   let key = "";
-  for (const name in row) if (!measures.has(name)) key += name + "\u0000" + String(row[name]) + "\u0001";
+  for (const name in row) if (!measures.has(name)) key += name + "\u0000" + tell(row[name]) + "\u0001";
   return key;
+}
+
+// tell is a value as text that no other value has.
+function tell(v) {
+  if (typeof v === "string") return `"${v}`;
+  return typeof v === "object" ? stringify(v) : String(v);
 }
 
 // placeOf is where an instant stands in a sorted list, or belongs. Most are the newest or next to it.

@@ -1,6 +1,8 @@
 // Requests to the server: JSON in and out, problems as errors. A change carries the session's token; a
 // page that was shared carries the link's, which may read what is on it and nothing else.
 
+import { parse, stringify } from "./json.js";
+
 const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content;
 
 // link is the token of a shared page.
@@ -19,11 +21,11 @@ export async function send(method, path, body) {
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (link) headers.Authorization = `Bearer ${link}`;
   else if (meta("csrf") && method !== "GET") headers["X-CSRF-Token"] = meta("csrf");
-  const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body) });
+  const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : typeof body === "string" ? body : stringify(body) });
   const text = await answer.text();
   let out = {};
   try {
-    out = text ? JSON.parse(text) : {};
+    out = text ? parse(text) : {};
   } catch {
     out = { detail: text.slice(0, 200) };
   }

@@ -15,7 +15,7 @@ export function remark(panel, quiet) {
   if (about?.state === "building") return { text: `catching up: ${about.lag_events.toLocaleString("en")} events to go`, kind: "stale" };
   if (about?.rebuilding) return { text: "being rebuilt: these are the rows of before", kind: "stale" };
   if (event && Date.now() < event.until) return { text: event.text, kind: "told" };
-  if (catching && panel.drawn && Date.now() - panel.asked > 2000) return { text: "catching up", kind: "stale" };
+  if (catching && panel.drawn && !panel.failed && Date.now() - panel.asked > 2000) return { text: "catching up", kind: "stale" };
   return { text: (panel.remarks?.() ?? []).filter(Boolean).join(" · "), kind: "" };
 }
 
@@ -44,6 +44,12 @@ export function failure(panel) {
   panel.body.querySelector(".retry").onclick = () => panel.renew();
   const copy = panel.body.querySelector(".copy");
   if (copy) copy.onclick = () => navigator.clipboard?.writeText(details).then(() => (copy.textContent = "Copied"));
+}
+
+// timeless says that a chart over time needs a column of time.
+export function timeless(panel) {
+  const { view, x } = panel.config;
+  patch(panel.body, [h("div", { class: "state" }, h("strong", null, "No time to draw it over"), h("p", null, x ? `${x} of ${view} is no TIMESTAMP: choose another column, or draw it as bars.` : `Choose a column of ${view} that is a TIMESTAMP.`))]);
 }
 
 // empty says when there was something last, and offers to go there.

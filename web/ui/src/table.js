@@ -3,6 +3,7 @@
 
 import { h, patch } from "./dom.js";
 import { cell, isTime } from "./format.js";
+import { stringify } from "./json.js";
 import { statusText } from "./rows.js";
 
 const HIGHLIGHT_FOR = 6000; // a corrected value stays marked this long
@@ -29,7 +30,7 @@ export function table(panel) {
     const v = e.row[n];
     const u = measures.has(n) ? unit : null;
     if (e.was && measures.has(n) && e.was[n] !== v) return [h("del", { title: "before the correction" }, cell(e.was[n], u, panel.tz)), " ", cell(v, u, panel.tz)];
-    if (!measures.has(n) && n !== x && !isTime(v)) return [h("button", { type: "button", class: "plain", "data-filter": n, "data-value": JSON.stringify(v ?? null), title: `Only ${n} = ${cell(v)}` }, cell(v, u, panel.tz))];
+    if (!measures.has(n) && n !== x && !isTime(v) && (v === null || typeof v !== "object")) return [h("button", { type: "button", class: "plain", "data-filter": n, "data-value": stringify(v), title: `Only ${n} = ${cell(v)}` }, cell(v, u, panel.tz))];
     return [cell(v, u, panel.tz)];
   };
   patch(panel.body, [
@@ -84,7 +85,7 @@ function compare(a, b) {
 export function csv(names, rows) {
   const field = (v) => {
     if (v === null || v === undefined) return "";
-    let text = typeof v === "object" ? JSON.stringify(v) : String(v);
+    let text = typeof v === "object" ? stringify(v) : String(v);
     if (typeof v === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
