@@ -302,6 +302,10 @@ func TestAnnotationsAreMarksInTime(t *testing.T) {
 	if a := s.do("GET", "/v1/dashboards/shop/annotations", "", by); a.status != 200 || strings.Contains(a.body, `"ops"`) || !strings.Contains(a.body, "campaign") {
 		t.Errorf("by a link: %d %s", a.status, a.body)
 	}
+	_, by = s.share(admin, `{"range":"2024-01-01T00:00:00Z,2024-01-01T10:30:00Z"}`)
+	if a := s.do("GET", "/v1/dashboards/shop/annotations", "", by); a.status != 200 || strings.Contains(a.body, "deploy") || !strings.Contains(a.body, "campaign") {
+		t.Errorf("by a frozen link: %d %s", a.status, a.body)
+	}
 	note(`{"text":""}`, 422)
 	note(`{"text":"`+strings.Repeat("ä", 501)+`"}`, 422)
 	note(`{"text":"x","time":"soon"}`, 422)

@@ -181,6 +181,9 @@ func (e *endpoints) listAnnotations(c *fiber.Ctx) error {
 		if ends[0] != nil && last.Before(*ends[0]) || ends[1] != nil && !a.Time.Before(*ends[1]) || panel != "" && a.Panel != nil && *a.Panel != panel {
 			continue
 		}
+		if l != nil && !l.Shows(a.Time, last) {
+			continue
+		}
 		if l != nil { // who has a key is nobody's business there
 			a.By = ""
 		}

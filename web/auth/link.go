@@ -384,6 +384,15 @@ func (l *Link) covers(relation string) bool {
 	return ok && e.Kind == catalog.View
 }
 
+// Shows reports whether a span of time touches the range of a frozen link; others show all.
+func (l *Link) Shows(from, to time.Time) bool {
+	if !l.Frozen {
+		return true
+	}
+	first, end, err := Span(l.Range, l.Created)
+	return err == nil && !to.Before(first) && from.Before(end)
+}
+
 // Column is a column of a view, as conditions must know it.
 type Column struct {
 	Name, Type string
