@@ -159,3 +159,38 @@ func TestAChartWithoutTimeSaysWhatItNeeds(t *testing.T) {
 		t.Errorf("a long title makes the page %d pixels wide, of %d", wide, there)
 	}
 }
+
+// A rule that has fired for years is no burden to who opens a page, and an empty list says since when.
+func TestAnAlertPanelReadsTheAlarmsOfItsTime(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	s.must("PUT", "/v1/alerts/large", `{"sql":"SELECT ts, amount FROM sales WHERE amount > 100","title":"large: {amount}"}`, nil)
+	s.must("PUT", "/v1/dashboards/alarms", `{"title":"Alarms","range":"now-1h","tz":"UTC","panels":[{"id":"a","title":"Alarms","type":"alerts","view":"large"}]}`, nil)
+	ctx := browse(t)
+	eavesdrop(t, ctx)
+	do(t, ctx, chromedp.Navigate(s.url("/d/alarms")))
+	see(t, ctx, "#panel-0 .panel-body", "No alert since")
+	days := `(Date.now() - Date.parse(window.asked.findLast((x) => x.to === "large").from.time)) / 864e5`
+	if got := eval[float64](t, ctx, days); got < 6.9 || got > 7.1 {
+		t.Errorf("alarms of %v days are read", got)
+	}
+	s.sell(time.Minute, 500)
+	see(t, ctx, "#panel-0 .alerts", "large: 500")
+	do(t, ctx, chromedp.Navigate(s.url("/d/alarms?range=now-30d")))
+	see(t, ctx, "#panel-0 .alerts", "large: 500")
+	if got := eval[float64](t, ctx, days); got < 29 || got > 31 {
+		t.Errorf("alarms of %v days are read for a range of 30", got)
+	}
+}
+
+func TestANewPanelBeginsWithAViewThatFits(t *testing.T) {
+	t.Parallel()
+	s := accounts(t) // whose views have no time, and come first
+	s.must("PUT", "/v1/views/minutes", `{"sql":"SELECT window_start, count(*) AS n FROM tumble(moves, ts, INTERVAL '1 minute') GROUP BY ALL","throttle":"0s"}`, nil)
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/d/accounts")))
+	see(t, ctx, "#connection", "live")
+	do(t, ctx, chromedp.Click(chromedp.CSS("#edit")), chromedp.WaitVisible(chromedp.CSS("#editing .add")), chromedp.Click(chromedp.CSS("#editing .add")))
+	become(t, ctx, `document.querySelector(".panel-form [name=view]")?.value === "minutes"`)
+	become(t, ctx, `document.querySelector(".preview canvas")`)
+}

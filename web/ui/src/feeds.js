@@ -4,6 +4,7 @@ import { h, patch } from "./dom.js";
 import { cell, time, clockOf, ago } from "./format.js";
 
 const KEEP = 60;
+const ALARMS_OF = 7 * 864e5; // alarms of so many milliseconds are read at the least, not all that there ever were
 
 // everySecond lets a panel that tells how long ago something was draw once a second.
 function everySecond(panel) {
@@ -92,7 +93,8 @@ export const Alerts = (Panel) =>
     alerts = new Map();
 
     request() {
-      return { to: this.config.view, from: "earliest" };
+      this.since = Math.min(Date.now() - ALARMS_OF, this.board.window.from);
+      return { to: this.config.view, from: { time: new Date(this.since).toISOString() } };
     }
 
     asking() {
@@ -128,7 +130,7 @@ export const Alerts = (Panel) =>
       const list = [...this.alerts.values()].sort((a, b) => ((a.event_time ?? a.emit_time) < (b.event_time ?? b.emit_time) ? 1 : -1)).slice(0, 30);
       if (!list.length) {
         patch(this.foot, this.live.state === "live" ? [h("span", null, "watching: the feed is alive")] : []);
-        patch(this.body, [h("div", { class: "state empty" }, h("strong", null, "No alert so far"), h("p", null, "The rule is watching: an alert appears here the moment it fires."))]);
+        patch(this.body, [h("div", { class: "state empty" }, h("strong", null, `No alert since ${time(new Date(this.since).toISOString(), this.tz)}`), h("p", null, "The rule is watching: an alert appears here the moment it fires."))]);
         return;
       }
       const w = this.board.about(this.config.view);

@@ -28,8 +28,10 @@ export async function configOf(p) {
 
 // panelForm is the dialog that makes or changes a panel, with a preview that lives.
 export async function panelForm(p, doc, board, live, done) {
-  const names = await Promise.all(["views", "streams", "alerts"].map((k) => fetch(`/v1/${k}`).then((r) => (r.ok ? r.json() : { items: [] })).then((x) => x.items.map((i) => i.name))));
-  let made = structuredClone(p ?? { type: "timeseries", title: "", view: names[0][0] ?? "", y: [] });
+  const lists = await Promise.all(["views", "streams", "alerts"].map((k) => fetch(`/v1/${k}`).then((r) => (r.ok ? r.json() : { items: [] })).then((x) => x.items)));
+  const timed = lists[0].find((v) => v.columns?.some((c) => c.type === "TIMESTAMP"));
+  const names = lists.map((items) => items.map((i) => i.name));
+  let made = structuredClone(p ?? { type: "timeseries", title: "", view: timed?.name ?? names[0][0] ?? "", y: [] });
   const d = h("dialog", { class: "panel-form", "aria-labelledby": "panel-form-title" });
   const fields = h("div", { class: "fields form" });
   const preview = h("div", { class: "preview", "aria-label": "Preview" });
