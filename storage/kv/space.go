@@ -21,6 +21,7 @@ const (
 	Late        Space = 'l' // late records by view
 	RowErrors   Space = 'e' // row errors by view
 	AlertLogs   Space = 'a' // alerts by rule
+	AlertRules  Space = 'v' // versions of a rule under which standing alarms fired, by rule
 )
 
 // PrefixEnd returns the first key behind all keys that begin with prefix; nil when there is none.

@@ -9,7 +9,8 @@
 // durable before anybody is told.
 //
 //	A1  alert_id is a function of the rule's name, its version and the row key: whoever replays
-//	    the rule makes the same ids.
+//	    the rule makes the same ids. An alarm keeps its id until it is withdrawn, also when the rule
+//	    is edited meanwhile: the version is that under which it fired.
 //	A2  seq rises by one within an alert, over restarts and edits; all alarms of one epoch carry
 //	    the epoch's position.
 //	A3  An acknowledgement is durable before it is answered, and never moves back.
@@ -17,6 +18,8 @@
 // Keys of the store, all numbers big endian:
 //
 //	a id seq                    an alarm, as JSON
+//	v id row key                the version of the rule under which the row's alarm fired, where that
+//	                            is not the present one
 //	g id 0 group                how far a group has acknowledged a relation
 //
 // The zero byte keeps acknowledgements apart from the committed offsets of consumer groups. They go

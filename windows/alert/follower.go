@@ -2,10 +2,12 @@ package alert
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"tidemark/storage/kv"
@@ -62,6 +64,10 @@ type follower struct {
 	meta   runtime.Meta
 	words  Words
 	seq    uint64 // of the last alarm that was committed, or is in the batch now
+	// heirs: some alarms that stand fired under an earlier version of the rule. ended are those of
+	// them that were withdrawn since the follower was opened.
+	heirs bool
+	ended map[string]bool
 }
 
 func logKey(id, seq uint64) []byte {
@@ -79,8 +85,53 @@ func (s *Service) open(meta runtime.Meta) (runtime.Follower, error) {
 		return nil, fmt.Errorf("alert %s: %w", meta.Name, err)
 	}
 	var err error
-	f.seq, err = lastSeq(s.kv, meta.ID)
-	return f, err
+	if f.seq, err = lastSeq(s.kv, meta.ID); err != nil {
+		return nil, err
+	}
+	prefix := rulePrefix(meta.ID)
+	it := s.kv.Iter(prefix, kv.PrefixEnd(prefix))
+	f.heirs, f.ended = it.First(), map[string]bool{}
+	return f, it.Close()
+}
+
+func rulePrefix(id uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{byte(kv.AlertRules)}, id)
+}
+
+func ruleKey(id uint64, rowKey []byte) []byte { return append(rulePrefix(id), rowKey...) }
+
+// firedUnder is the version of the rule under which the alarm of a row that stands fired.
+func (f *follower) firedUnder(rowKey []byte) (int, error) {
+	if f.heirs && !f.ended[string(rowKey)] {
+		value, err := f.alerts.kv.Get(ruleKey(f.meta.ID, rowKey))
+		if err == nil && len(value) == 8 {
+			return int(binary.BigEndian.Uint64(value)), nil
+		}
+		if err != nil && !errors.Is(err, kv.ErrNotFound) {
+			return 0, err
+		}
+	}
+	return cmp.Or(f.meta.Before, f.meta.Version), nil
+}
+
+// end forgets under which version the alarm of a row fired: it is withdrawn.
+func (f *follower) end(b *kv.Batch, rowKey []byte) {
+	if f.heirs && !f.ended[string(rowKey)] {
+		b.Delete(ruleKey(f.meta.ID, rowKey))
+		f.ended[string(rowKey)] = true
+	}
+}
+
+// Inherit implements runtime.Heir: alarms that an edit leaves standing keep their ids.
+func (f *follower) Inherit(b *kv.Batch, keys func(func(key []byte) error) error) error {
+	b.DeletePrefix(rulePrefix(f.meta.ID))
+	return keys(func(key []byte) error {
+		version, err := f.firedUnder(key)
+		if err == nil {
+			b.Set(ruleKey(f.meta.ID, key), binary.BigEndian.AppendUint64(nil, uint64(version)))
+		}
+		return err
+	})
 }
 
 func lastSeq(store *kv.Store, id uint64) (seq uint64, err error) {
@@ -108,10 +159,20 @@ func (f *follower) Epoch(b *kv.Batch, e *runtime.Epoch) error {
 				}
 			}
 		}
+		version := f.meta.Version
+		if op != Fire {
+			var err error
+			if version, err = f.firedUnder(c.Keys[at]); err != nil {
+				return fmt.Errorf("alert %s: %w", f.meta.Name, err)
+			}
+		}
+		if op == Withdraw {
+			f.end(b, c.Keys[at])
+		}
 		f.seq++
 		a := Alarm{
 			Seq: f.seq, Position: e.To.String(),
-			AlertID: ID(f.meta.Name, f.meta.Version, c.Keys[at]), Rule: f.meta.Name, RuleVersion: f.meta.Version,
+			AlertID: ID(f.meta.Name, version, c.Keys[at]), Rule: f.meta.Name, RuleVersion: version,
 			Op: op, Revision: c.Revision[at], Severity: f.words.Severity, Title: f.words.title(e.Fields, c.Rows, at),
 			Row: row.AppendJSONRow(nil, e.Fields, c.Rows, at), EmitTime: now, Evidence: map[string][][2]int64{},
 		}

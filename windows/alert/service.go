@@ -30,7 +30,10 @@ func New(views *runtime.Service, store *kv.Store) *Service {
 	s := &Service{views: views, kv: store, now: views.Now}
 	views.Attach(catalog.Alert, runtime.Attachment{
 		Evidence: true, EpochEvents: epochEvents, Open: s.open,
-		Drop: func(b *kv.Batch, id uint64) { b.DeletePrefix(logPrefix(id)) },
+		Drop: func(b *kv.Batch, id uint64) {
+			b.DeletePrefix(logPrefix(id))
+			b.DeletePrefix(rulePrefix(id))
+		},
 	})
 	return s
 }

@@ -159,10 +159,16 @@ func (v *view) switchTo(w *worker) error {
 		b.Discard()
 		return err
 	}
-	if att := s.attachments[v.kind]; ok && changes.Len() > 0 && att.Open != nil {
-		w.follower, err = att.Open(Meta{
-			ID: v.id, Name: v.name, Version: int(w.doc.ViewVersion), Fields: w.fields, Extra: w.doc.Extra, Sources: names(w.doc.Sources),
-		})
+	edited := newHead.ViewVersion != h.ViewVersion
+	if att := s.attachments[v.kind]; (edited || ok && changes.Len() > 0) && att.Open != nil {
+		meta := Meta{ID: v.id, Name: v.name, Version: int(w.doc.ViewVersion), Fields: w.fields, Extra: w.doc.Extra, Sources: names(w.doc.Sources)}
+		if edited {
+			meta.Before = int(h.ViewVersion)
+		}
+		w.follower, err = att.Open(meta)
+		if heir, is := w.follower.(Heir); err == nil && is && edited {
+			err = heir.Inherit(b, func(f func(key []byte) error) error { return v.staying(h.Version, w.doc.Version, f) })
+		}
 		if err != nil {
 			b.Discard()
 			return err
@@ -265,13 +271,7 @@ func (v *view) difference(oldVersion uint32, oldFields []row.Field, newVersion u
 	withdraw := func(key, value []byte) error { return appendChange(c, -1, key, value, at) }
 	appear := func(key, value []byte) error { return appendChange(c, +1, key, value, at) }
 	skip := len(rowsKey(0, 0))
-	open := func(version uint32) *kv.Iter {
-		prefix := rowsKey(v.id, version)
-		it := v.svc.kv.Iter(prefix, kv.PrefixEnd(prefix))
-		it.First()
-		return it
-	}
-	a, b := open(oldVersion), open(newVersion)
+	a, b := v.rowsOf(oldVersion), v.rowsOf(newVersion)
 	err := func() error {
 		for (a.Valid() || b.Valid()) && c.Len() <= maxDifference {
 			order := 0
@@ -311,6 +311,34 @@ func (v *view) difference(oldVersion uint32, oldFields []row.Field, newVersion u
 	}()
 	err = errors.Join(err, a.Close(), b.Close())
 	return c, err == nil && c.Len() <= maxDifference, err
+}
+
+// rowsOf begins to read the rows of a version.
+func (v *view) rowsOf(version uint32) *kv.Iter {
+	prefix := rowsKey(v.id, version)
+	it := v.svc.kv.Iter(prefix, kv.PrefixEnd(prefix))
+	it.First()
+	return it
+}
+
+// staying gives the keys of the rows that both of two versions have.
+func (v *view) staying(oldVersion, newVersion uint32, f func(key []byte) error) error {
+	skip := len(rowsKey(0, 0))
+	a, b := v.rowsOf(oldVersion), v.rowsOf(newVersion)
+	var err error
+	for a.Valid() && b.Valid() && err == nil {
+		switch order := bytes.Compare(a.Key()[skip:], b.Key()[skip:]); {
+		case order < 0:
+			a.Next()
+		case order > 0:
+			b.Next()
+		default:
+			err = f(a.Key()[skip:])
+			a.Next()
+			b.Next()
+		}
+	}
+	return errors.Join(err, a.Close(), b.Close())
 }
 
 // sleep waits, or until ctx ends.

@@ -116,8 +116,10 @@ type Meta struct {
 	ID      uint64
 	Name    string
 	Version int
-	Fields  []row.Field
-	Extra   json.RawMessage
+	// Before is the version that this one takes the place of, at the switch that follows an edit; else 0.
+	Before int
+	Fields []row.Field
+	Extra  json.RawMessage
 	// Sources are the names of the streams that the view reads.
 	Sources []string
 }
@@ -132,6 +134,12 @@ type Follower interface {
 // retention says so (R3). Its newest entry may stay.
 type Forgetter interface {
 	Forget(b *kv.Batch, upTo stream.Position) error
+}
+
+// Heir is a follower that is told, at the switch that follows an edit, the keys of the rows that are
+// there before and after it.
+type Heir interface {
+	Inherit(b *kv.Batch, keys func(f func(key []byte) error) error) error
 }
 
 // Attach sets what is added to the views of a kind.
