@@ -121,6 +121,9 @@ func TestVerifyIsEqualForViewsOfEveryKind(t *testing.T) {
 	if about.Verified.Result != "equal" || about.Verified.At == "" {
 		t.Errorf("the view says %+v", about.Verified)
 	}
+	if status, text := s.call("POST", "/v1/views/hops/verify?wait=0s", ""); status != 202 || !bytes.Contains(text, []byte(`"running"`)) {
+		t.Errorf("without a wait: %d %s", status, text)
+	}
 	s.must("PUT", "/v1/views/sketch", `{"sql":"SELECT approx_count_distinct(fruit) AS n FROM fruit"}`, nil)
 	if v := s.verify("sketch"); v.Result != "cannot_tell" || v.Reason == "" { // R4
 		t.Errorf("a sketch: %+v", v)

@@ -20,7 +20,7 @@ func (e *endpoints) verifyView(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	if wait == 0 {
+	if c.Query("wait") == "" {
 		wait = maxWait / 2
 	}
 	ctx, cancel := e.waiting(c, wait+maxWait)
