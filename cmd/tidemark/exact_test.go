@@ -24,11 +24,12 @@ func accounts(t *testing.T) *server {
 		{"id":"top","title":"Top","type":"toplist","view":"by_account","y":["n"],"series":"account","grid":[0,0,6,3]},
 		{"id":"rows","title":"Rows","type":"table","view":"by_account","y":["n"],"grid":[6,0,6,3]},
 		{"id":"words","title":"Words","type":"table","view":"by_word","y":["n"],"grid":[0,3,6,3]},
-		{"id":"devices","title":"Devices","type":"table","view":"by_device","y":["n"],"grid":[6,3,6,3]}]}`, nil)
+		{"id":"devices","title":"Devices","type":"table","view":"by_device","y":["n"],"grid":[6,3,6,3]},
+		{"id":"tops","title":"Tops","type":"toplist","view":"by_device","y":["n"],"series":"device","grid":[0,6,6,3]}]}`, nil)
 	at := time.Now().UTC().Format(time.RFC3339)
 	for _, rest := range []string{
 		`"account":9007199254740992,"word":null,"device":{"os":"ios"}`, `"account":9007199254740993,"word":"null","device":{"os":"linux"}`,
-		`"account":9007199254740993,"word":"null","device":{"os":"linux"}`, `"account":7,"word":"7","device":null`,
+		`"account":9007199254740993,"word":"null","device":{"os":"linux"}`, `"account":7,"word":"","device":null`,
 	} {
 		s.must("POST", "/v1/streams/moves/events", fmt.Sprintf(`{"ts":%q,%s}`, at, rest), nil)
 	}
@@ -74,8 +75,9 @@ func TestRowsThatReadAlikeAreKeptApart(t *testing.T) {
 	ctx := browse(t)
 	do(t, ctx, chromedp.Navigate(s.url("/d/accounts")))
 	see(t, ctx, "#panel-2 .panel-foot", "complete to")
-	become(t, ctx, cells(2)+` === "7=1 null=2 –=1"`)
+	become(t, ctx, cells(2)+` === "(empty)=1 null=2 –=1"`)
 	see(t, ctx, "#panel-3 .panel-foot", "complete to")
+	become(t, ctx, `[...document.querySelectorAll("#panel-4 .bar-label")].map((e) => e.textContent).sort().join(" ") === '{"os":"ios"} {"os":"linux"} –'`)
 	become(t, ctx, cells(3)+` === '{"os":"ios"}=1 {"os":"linux"}=2 –=1'`)
 }
 

@@ -135,6 +135,7 @@ export class Chart {
 
   #rebuild() {
     if (!this.data) return;
+    if (this.layer?.contains(document.activeElement)) this.focused = document.activeElement;
     this.plot?.destroy();
     const ink = css("ink-2");
     const grid = css("line");
@@ -260,7 +261,9 @@ export class Chart {
 
   #flags(u) {
     if (!this.panel.board.notes) return;
-    if (this.layer?.parentElement !== u.over) u.over.append((this.layer = h("div", { class: "flags" })));
+    if (this.layer?.parentElement !== u.over) u.over.append((this.layer ??= h("div", { class: "flags" })));
+    this.focused?.focus(); // who stands on a flag stays there when the chart is built anew
+    this.focused = null;
     flags(u, this.layer, this.panel.board.notes.of(this.config.id), this.panel.board);
   }
 

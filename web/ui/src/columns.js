@@ -1,13 +1,12 @@
 // What a chart draws: rows of a view as columns over time, one array of instants and one of values a
 // series. It is brought up to date instant by instant, since a busy view changes its newest ones only.
 
+import { nameOf } from "./format.js";
 import { placeOf } from "./rows.js";
 
 export const MOST_SERIES = 8;
 const MANY = 200; // instants changed at once, from which on all are read anew
 export const MARK_FOR = 8000; // a corrected point is marked this long
-
-const nameOf = (v) => String(v ?? "–");
 
 // joined is one value of two, as the measure allows it; undefined where it does not.
 export function joined(a, b, how) {

@@ -1,7 +1,7 @@
 // Panels that are HTML and SVG: a number, bar lists, bars, heat map, histogram.
 
 import { h, s, patch } from "./dom.js";
-import { number, axisNumber, cell, time } from "./format.js";
+import { number, axisNumber, cell, nameOf, time } from "./format.js";
 import { stringify } from "./json.js";
 import { statusText } from "./rows.js";
 
@@ -110,10 +110,12 @@ function byLabel(panel, label, y) {
   const groups = new Map();
   for (const e of panel.sorted()) {
     const v = e.row[label];
-    if (!groups.has(v)) groups.set(v, []);
-    groups.get(v).push(e);
+    const same = v !== null && typeof v === "object" ? stringify(v) : v;
+    if (!groups.has(same)) groups.set(same, []);
+    groups.get(same).push(e);
   }
-  const list = [...groups].map(([value, entries]) => {
+  const list = [...groups.values()].map((entries) => {
+    const value = entries[0].row[label];
     if (entries.length === 1) return { label: value, value: entries[0].row[y], open: entries[0].status === "provisional", n: 1 };
     if (how) return { label: value, value: together(entries.map((e) => e.row[y]), how), open: entries.some((e) => e.status === "provisional"), n: entries.length };
     if (x && label !== x) return { label: value, value: entries.at(-1).row[y], open: entries.at(-1).status === "provisional", newest: true, n: 1 };
@@ -174,7 +176,7 @@ export function bars(panel) {
   for (const e of panel.sorted()) {
     const key = e.row[x];
     if (!at.has(key)) at.set(key, new Map());
-    for (const [name, v] of series ? [[String(e.row[series] ?? "–"), e.row[y[0]]]] : y.map((n) => [n, e.row[n]])) {
+    for (const [name, v] of series ? [[nameOf(e.row[series]), e.row[y[0]]]] : y.map((n) => [n, e.row[n]])) {
       if (!names.includes(name)) names.push(name);
       const had = at.get(key).get(name);
       const how = panel.merge(series ? y[0] : name);
@@ -234,7 +236,7 @@ export function heatmap(panel) {
   const columns = calendar ? Array.from({ length: 24 }, (_, i) => String(i).padStart(2, "0")) : [];
   const lines = calendar ? days : [];
   for (const e of panel.sorted()) {
-    let line = String(e.row[series] ?? "–");
+    let line = nameOf(e.row[series]);
     let column = e.row[x];
     if (calendar) {
       const p = Object.fromEntries(parts.formatToParts(Date.parse(e.row[x])).map((q) => [q.type, q.value]));

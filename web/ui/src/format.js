@@ -73,11 +73,15 @@ export const isTime = (v) => typeof v === "string" && /^\d{4}-\d\d-\d\dT\d\d:\d\
 // cell is any value as text.
 export function cell(v, unit, tz) {
   if (v === null || v === undefined) return "–";
+  if (v === "") return "(empty)";
   if (isTime(v)) return time(v, tz);
   if (typeof v === "number" || typeof v === "bigint") return number(v, unit);
   if (typeof v === "object") return JSON.stringify(v, (_, x) => (typeof x === "bigint" ? x.toString() : x));
   return String(v);
 }
+
+// nameOf is a value as the name of a series or of a line: as it is, without a unit.
+export const nameOf = (v) => (v === "" || typeof v === "object" ? cell(v) : String(v ?? "–"));
 
 const units = { s: 1e3, m: 6e4, h: 36e5, d: 864e5, w: 6048e5 };
 
