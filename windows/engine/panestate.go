@@ -12,7 +12,8 @@ import (
 // stateKey is the key of a leaf, or of an extra state of a window: the group's key, a byte that tells
 // which, and the number of the pane or window so that bytes compare as numbers do.
 func (p *panes) stateKey(extra bool, number int64, key string) []byte {
-	dst := append([]byte{spacePane, p.a.id}, key...)
+	dst := make([]byte, 0, 2+len(key)+9)
+	dst = append(append(dst, spacePane, p.a.id), key...)
 	dst = append(dst, bit(extra))
 	return binary.BigEndian.AppendUint64(dst, uint64(number)^1<<63)
 }
