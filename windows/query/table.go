@@ -289,6 +289,9 @@ func zoneOf(name *row.Vector, size windows.Interval, at int) *windows.Zone {
 	return zone
 }
 
+// maxSizeYears bounds a size, so that every event has windows whose bounds are TIMESTAMPs.
+const maxSizeYears = 100_000
+
 // maxHopWindows bounds in how many windows of a hop one event may lie.
 const maxHopWindows = 10_000
 
@@ -491,6 +494,9 @@ func (b *binder) span(c *call, arg sqlExpr) windows.Interval {
 	}
 	if !i.Positive() {
 		bad("the size of %s must be longer than nothing", c.name)
+	}
+	if i.Months > maxSizeYears*12 || i.Days > maxSizeYears*366 || i.Micros/windows.MicrosPerDay > maxSizeYears*366 {
+		bad("the size of %s is longer than %d years", c.name, maxSizeYears)
 	}
 	return i
 }

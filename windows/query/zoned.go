@@ -36,7 +36,7 @@ func (r *rewriter) withZone(v any, z *windows.Zone) any {
 // offsetsSQL is a query whose FROM holds the offsets of a zone, in three lists: as VALUES they would
 // be thousands of nodes.
 func offsetsSQL(z *windows.Zone) string {
-	const first, last = -1 << 55, 1 << 55
+	const first, last = -1 << 60, 1 << 60 // more than the years 1 to 9999
 	var from, to, offset []string
 	z.Offsets(func(at, by windows.Micros) {
 		at = max(at, first)
