@@ -116,6 +116,25 @@ func (r *rewriter) view(name string, at any, ctes []namedQuery) object {
 	}
 }
 
+// inline is the subquery that a CTE is where a window function around it leaves out events, which the
+// CTE itself does not; else nil.
+func (r *rewriter) inline(name string, at any, ctes []namedQuery) object {
+	i := findCTE(ctes, name)
+	if i < 0 || !slices.ContainsFunc(r.within, func(l Left) bool { return len(l.Input) > 0 }) {
+		return nil
+	}
+	statement, _ := copied(ctes[i].written).(object)
+	r.query(statement["node"], ctes[:i])
+	names := []any{}
+	for _, c := range ctes[i].columns {
+		names = append(names, c)
+	}
+	return object{
+		"type": "SUBQUERY", "alias": ctes[i].name, "sample": nil, "query_location": at,
+		"subquery": statement, "column_name_alias": names,
+	}
+}
+
 // windowPlaces are the places of the first arguments of the window functions of a text, in order.
 func windowPlaces(v any) []int {
 	var places []int
@@ -149,6 +168,9 @@ func (r *rewriter) query(v any, ctes []namedQuery) {
 		return
 	}
 	for _, c := range namedQueries(q) {
+		if r.left != nil {
+			c.written, _ = copied(c.written).(object)
+		}
 		ctes = append(slices.Clip(ctes), c)
 		r.query(c.node, ctes) // a recursive one sees itself
 	}
@@ -345,6 +367,15 @@ func (r *rewriter) table(t object, ctes []namedQuery) object {
 		r.inside(f, ctes, selection{})
 	case "BASE_TABLE":
 		name, _ := t["table_name"].(string)
+		if c := r.inline(name, t["query_location"], ctes); c != nil {
+			if alias, _ := t["alias"].(string); alias != "" {
+				c["alias"] = alias
+			}
+			if list, _ := t["column_name_alias"].([]any); len(list) > 0 {
+				c["column_name_alias"] = list
+			}
+			return c
+		}
 		if v := r.view(name, t["query_location"], ctes); v != nil {
 			if alias, _ := t["alias"].(string); alias != "" {
 				v["alias"] = alias
@@ -530,6 +561,9 @@ func (r *rewriter) windowInput(arg any, function string, ctes []namedQuery) (inp
 		input = object{
 			"type": "BASE_TABLE", "alias": "", "sample": nil, "query_location": a["query_location"],
 			"schema_name": "", "catalog_name": "", "table_name": name, "column_name_alias": []any{},
+		}
+		if c := r.inline(name, a["query_location"], ctes); c != nil {
+			return c, name, nil
 		}
 		if v := r.view(name, a["query_location"], ctes); v != nil {
 			return v, name, nil

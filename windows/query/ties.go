@@ -25,6 +25,8 @@ type namedQuery struct {
 	name    string
 	node    any
 	columns []string
+	// written is the query as it stood in the text; nil: nobody asks.
+	written object
 }
 
 // namedQueries are the queries of a node's own WITH, in the order of the text.
@@ -38,7 +40,7 @@ func namedQueries(q object) []namedQuery {
 		value, _ := entry["value"].(object)
 		inner, _ := value["query"].(object)
 		columns, _ := value["aliases"].([]any)
-		out = append(out, namedQuery{name, inner["node"], texts(columns)})
+		out = append(out, namedQuery{name: name, node: inner["node"], columns: texts(columns), written: inner})
 	}
 	return out
 }

@@ -392,9 +392,8 @@ func (s *source) append(b *stream.Batch, kept []int) error {
 // sql is the view's SQL over the tables, without what its windows refused or do not give out.
 func (p *prover) sql() (string, error) {
 	left := map[int]query.Left{}
-	ctes := strings.Contains(strings.ToLower(p.proof.Definition.SQL), "with") && len(p.assigns) > 1
 	for number, a := range p.assigns {
-		l, err := p.left(number, a, ctes)
+		l, err := p.left(number, a)
 		if err != nil {
 			return "", err
 		}
@@ -408,13 +407,10 @@ func (p *prover) sql() (string, error) {
 }
 
 // left says what one window function leaves out.
-func (p *prover) left(number int, a *query.Assign, ctes bool) (query.Left, error) {
+func (p *prover) left(number int, a *query.Assign) (query.Left, error) {
 	var l query.Left
 	var output []string
 	if p.has[number] {
-		if ctes {
-			return l, unknown("window function %d refused events, and the SQL has several window functions and WITH", number)
-		}
 		event := fmt.Sprintf("SELECT 1 FROM %s AS x WHERE x.number = %d AND x.part = %s AND x.place = %s",
 			refusals, number, query.PseudoPartition, query.PseudoOffset)
 		if a.Kind == windows.Hop {
