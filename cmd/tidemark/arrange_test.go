@@ -107,7 +107,7 @@ func TestPanelsAreDraggedSizedAndRemovedByPointer(t *testing.T) {
 	do(t, ctx, chromedp.Click(chromedp.CSS(`#panel-2 [data-tool=remove]`)))
 	become(t, ctx, `!document.querySelector("[data-id=top]")`)
 	do(t, ctx, chromedp.Click(chromedp.CSS("#editing .save")))
-	become(t, ctx, `document.getElementById("editing").hidden && !document.querySelector("[data-id]")`)
+	become(t, ctx, `document.getElementById("editing")?.hidden && !document.querySelector("[data-id]")`)
 	after := s.grids("shops")
 	if _, there := after["top"]; there || len(after) != 2 {
 		t.Errorf("the removed panel is still kept: %v", after)
