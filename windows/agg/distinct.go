@@ -1,6 +1,8 @@
 package agg
 
 import (
+	"slices"
+
 	"tidemark/storage/row"
 )
 
@@ -119,8 +121,15 @@ func newIntSets() Column {
 		},
 		result: func(s *intSet, out *row.Vector) error { out.AppendInt64(int64(s.len())); return nil },
 		encode: func(s *intSet, dst []byte) []byte {
-			dst = appendUvarint(dst, uint64(s.len()))
-			s.each(func(x int64) { dst = appendVarint(dst, x) })
+			dst = slices.Grow(appendUvarint(dst, uint64(s.len())), 4*s.len())
+			if s.zero {
+				dst = append(dst, 0)
+			}
+			for _, x := range s.places { // a group that changed writes all of it: here each costs most
+				if x != 0 {
+					dst = appendVarint(dst, x)
+				}
+			}
 			return dst
 		},
 		decode: func(s *intSet, d *decoder) (grown int) {

@@ -19,6 +19,25 @@ func newDifferences(fields []row.Field, n int) *differences {
 	return d
 }
 
+// again gives d once more, empty, and for the first time one that is new: an operator gives out
+// differences again and again, and nobody behind it keeps them.
+func (d *differences) again(fields []row.Field) *differences {
+	if d == nil || cap(d.Weights) > maxAgain {
+		return newDifferences(fields, 0)
+	}
+	for c, v := range d.Cols {
+		clear(v.Str) // the texts are others'
+		v.Reset(fields[c].Type)
+	}
+	d.Len, d.Weights = 0, d.Weights[:0]
+	f := d.f
+	*f = frame{finalAt: f.finalAt[:0], ranks: f.ranks[:0], times: f.times[:0]}
+	return d
+}
+
+// maxAgain is how many differences an operator keeps memory for.
+const maxAgain = 1 << 16
+
 // add adds row i of cols; row n of from tells what is known of it besides its columns.
 func (d *differences) add(cols []*row.Vector, i int, weight int64, from *frame, n int) {
 	for c, v := range d.Cols {

@@ -71,13 +71,17 @@ func newEmitter(e *Engine) *emitter {
 		cur: newUnsigned(e.plan.Columns), stage: row.NewBatch(e.plan.Columns, 0), cold: newCold(e, spaceRow, 0),
 	}
 	m.table.keyOf = func(x int32) string { return m.entries[x].key }
-	m.begin()
+	m.begin(0)
 	return m
 }
 
-// begin begins a new set of changes.
-func (m *emitter) begin() {
-	m.changes = &windows.Changes{Rows: row.NewBatch(m.fields, 0)}
+// begin begins a new set of changes, about as many as before.
+func (m *emitter) begin(before int) {
+	n := min(before+before/8, 1<<16)
+	m.changes = &windows.Changes{
+		Rows: row.NewBatch(m.fields, n), Ops: make([]int8, 0, n), Keys: make([][]byte, 0, n), Status: make([]windows.Status, 0, n),
+		Revision: make([]int32, 0, n), Sequences: make([]stream.Sequence, 0, n), Times: make([]windows.Micros, 0, n),
+	}
 	m.keys = nil
 }
 

@@ -66,7 +66,8 @@ func (o *over) giveRows(slots []int32) {
 	if len(slots) == 0 {
 		return
 	}
-	d := newDifferences(o.n.Fields(), 0)
+	o.out = o.out.again(o.n.Fields())
+	d := o.out
 	n := len(o.in.Cols)
 	emit := func(r int32, weight int64, at windows.Micros, values []*row.Vector, i int) {
 		o.rows.emit(d, r, weight, at)

@@ -40,6 +40,8 @@ type partitions struct {
 	keyBytes int64
 
 	keyBuf, sortBuf []byte
+	saving          []int32      // scratch: rows of the partition that is saved
+	out             *differences // scratch: what is given out
 }
 
 // part is one partition.
@@ -59,6 +61,9 @@ func newPartitions(e *Engine, id byte, in []row.Field) partitions {
 func (o *partitions) feed(c *chunk, sel []int32) {
 	fed := chunk{Batch: c.Batch, sel: sel, f: c.f}
 	fed.each(func(i int) {
+		if o.best != nil && c.Cols[o.best.Col].IsNull(i) {
+			return
+		}
 		o.keyBuf = row.AppendRowKey(o.keyBuf[:0], &c.Batch, o.cols, i)
 		slot, ok := o.find(o.keyBuf)
 		if !ok {
@@ -98,12 +103,9 @@ func (o *partitions) feed(c *chunk, sel []int32) {
 }
 
 // outdo takes the rows out of a partition that are worse than the one with value i of v, and reports
-// whether that one is as good as those that stay. A partition of a state from before worse rows were
+// whether that one, which is not NULL, is as good as those that stay. A partition of a state from before worse rows were
 // left out may hold some until then; they do no harm.
 func (o *partitions) outdo(p *part, v *row.Vector, i int) bool {
-	if v.IsNull(i) {
-		return false
-	}
 	held := o.rows.store.cols[o.best.Col]
 	compare := func(r int32) int { // of the one that comes with one that is here
 		switch {
@@ -217,7 +219,7 @@ func (o *partitions) save(w *writes) {
 	o.marks.save(func(slot int32) {
 		p, k := &o.parts[slot], &o.marks.at[slot]
 		earlier := len(p.given) > 0 && p.givenAt != k.finalAt
-		dst := []byte{stateFormat, bit(k.dirty) | bit(p.ends != nil)<<1 | bit(earlier)<<2}
+		dst := append(w.value(), stateFormat, bit(k.dirty)|bit(p.ends != nil)<<1|bit(earlier)<<2)
 		dst = binary.BigEndian.AppendUint64(dst, uint64(k.finalAt))
 		if earlier {
 			dst = binary.BigEndian.AppendUint64(dst, uint64(p.givenAt))
@@ -225,7 +227,7 @@ func (o *partitions) save(w *writes) {
 		if p.ends != nil {
 			dst = appendEnds(dst, p.ends)
 		}
-		rows := slices.Clone(p.rows)
+		rows := append(o.saving[:0], p.rows...)
 		for _, r := range p.given {
 			if !o.rows.at[r].in {
 				rows = append(rows, r)
@@ -235,7 +237,8 @@ func (o *partitions) save(w *writes) {
 		for _, r := range rows {
 			dst = o.rows.append(dst, r)
 		}
-		w.set(o.stateKey(p.key), dst)
+		o.saving = rows
+		w.set(o.stateKey(p.key), w.kept(dst))
 		if o.e.store != nil {
 			k.listed = o.cold.list(w, k.listed, k.finalAt, p.key)
 		}

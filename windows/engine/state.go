@@ -54,6 +54,21 @@ var errState = errors.New("the state of a view is damaged or of a newer version"
 // again is there.
 type writes struct {
 	list []Write
+	// Values are put together in scratch and copied to mem, many to a piece of memory.
+	scratch, mem []byte
+}
+
+// value is empty memory to put a value together in, kept gives the value memory of its own.
+func (w *writes) value() []byte { return w.scratch[:0] }
+
+func (w *writes) kept(value []byte) []byte {
+	w.scratch = value
+	if cap(w.mem)-len(w.mem) < len(value) {
+		w.mem = make([]byte, 0, max(min(2*cap(w.mem), 64<<10), 512, len(value)))
+	}
+	n := len(w.mem)
+	w.mem = append(w.mem, value...)
+	return w.mem[n:len(w.mem):len(w.mem)]
 }
 
 func (w *writes) set(key, value []byte) { w.list = append(w.list, Write{key, value}) }
@@ -72,7 +87,7 @@ func (e *Engine) Take(all bool) *Output {
 	out := e.out
 	e.out = &Output{}
 	out.Changes = e.emit.changes
-	e.emit.begin()
+	e.emit.begin(out.Changes.Len())
 	out.Counts = e.counts
 	out.Watermark = e.tracker.Watermark()
 
@@ -220,7 +235,7 @@ func (a *aggregate) save(w *writes) {
 		}
 		other := linked && entry != g.key
 		earlier := g.given && g.givenAt != k.finalAt
-		dst := []byte{stateFormat, bit(k.dirty) | bit(g.given)<<1 | bit(g.ends != nil)<<2 | bit(g.evidence != nil)<<3 | bit(linked)<<4 | bit(other)<<5 | bit(earlier)<<6}
+		dst := append(w.value(), stateFormat, bit(k.dirty)|bit(g.given)<<1|bit(g.ends != nil)<<2|bit(g.evidence != nil)<<3|bit(linked)<<4|bit(other)<<5|bit(earlier)<<6)
 		dst = binary.AppendVarint(dst, g.rows)
 		dst = binary.BigEndian.AppendUint64(dst, uint64(k.finalAt))
 		for _, col := range a.cols {
@@ -243,7 +258,7 @@ func (a *aggregate) save(w *writes) {
 		if other {
 			dst = append(dst, entry...)
 		}
-		w.set(a.stateKey(g.key), dst)
+		w.set(a.stateKey(g.key), w.kept(dst))
 		if a.spills() {
 			k.listed = a.cold.list(w, k.listed, k.finalAt, g.key)
 		}
@@ -358,8 +373,8 @@ func (m *emitter) save(w *writes) {
 			continue
 		}
 		same := en.owner != nil && en.owner.groups[en.slot].key == en.key
-		dst := []byte{stateFormat, bit(en.there) | bit(en.staged)<<1 | bit(en.staged && en.next >= 0)<<2 | bit(en.opened)<<3 |
-			bit(en.owner != nil)<<4 | bit(same)<<5 | bit(en.evidence != nil)<<6, byte(en.status)}
+		dst := append(w.value(), stateFormat, bit(en.there)|bit(en.staged)<<1|bit(en.staged && en.next >= 0)<<2|bit(en.opened)<<3|
+			bit(en.owner != nil)<<4|bit(same)<<5|bit(en.evidence != nil)<<6, byte(en.status))
 		dst = binary.AppendVarint(dst, int64(en.revision))
 		dst = binary.BigEndian.AppendUint64(dst, uint64(en.finalAt))
 		dst = binary.BigEndian.AppendUint64(dst, uint64(en.time))
@@ -382,7 +397,7 @@ func (m *emitter) save(w *writes) {
 				dst = append(dst, en.owner.groups[en.slot].key...)
 			}
 		}
-		w.set(m.stateKey(en.key), dst)
+		w.set(m.stateKey(en.key), w.kept(dst))
 		m.sized(x, len(dst))
 		if m.e.store != nil {
 			at := en.finalAt

@@ -65,10 +65,7 @@ func (s *store) copy(i int, src []*row.Vector, cols []int, j int) {
 			setValue(v, i, from, j)
 			continue
 		}
-		for v.Len() <= i {
-			v.AppendNull()
-		}
-		v.Nulls.Clear(i)
+		hold(v, i)
 		at := text.Len()
 		text.WriteString(from.Str[j])
 		v.Str[i] = text.String()[at:]
@@ -92,17 +89,33 @@ func (s *store) clear(i int) {
 	}
 }
 
+// hold makes value i of v one that is there and is not NULL.
+func hold(v *row.Vector, i int) {
+	for v.Len() < i {
+		v.AppendNull()
+	}
+	switch {
+	case v.Len() > i:
+		v.Nulls.Clear(i)
+	case v.Type.Class() == row.Float64Class:
+		v.AppendFloat64(0)
+	case v.Type.Class() == row.Int128Class:
+		v.AppendInt128(row.Int128{})
+	case v.Type.Class() == row.StringClass:
+		v.AppendString("")
+	default:
+		v.AppendInt64(0)
+	}
+}
+
 // setValue sets value i of v, which grows when needed, to value j of src. Strings are copied: they
 // outlive their batch.
 func setValue(v *row.Vector, i int, src *row.Vector, j int) {
-	for v.Len() <= i {
-		v.AppendNull()
-	}
+	hold(v, i)
 	if src.IsNull(j) {
 		v.SetNull(i)
 		return
 	}
-	v.Nulls.Clear(i)
 	switch v.Type.Class() {
 	case row.Float64Class:
 		v.F64[i] = src.F64[j]

@@ -39,7 +39,8 @@ func (o *topN) giveTop(slots []int32) {
 	if len(slots) == 0 {
 		return
 	}
-	d := newDifferences(o.n.Fields(), 0)
+	o.out = o.out.again(o.n.Fields())
+	d := o.out
 	emit := func(r int32, weight int64, at windows.Micros) {
 		o.rows.emit(d, r, weight, at)
 		if o.n.Numbered {
