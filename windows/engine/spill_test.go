@@ -221,6 +221,11 @@ func TestPanesOfAColdGroupStayAwayWhenTheirWindowsBecomeFinal(t *testing.T) {
 	if panes.Bytes != 0 || panes.Spilled != panes.Entries || panes.Spilled < 100 || len(panes.Resident) > 0 {
 		t.Fatalf("not everything is away: %+v", panes)
 	}
+	e = s.open()
+	s.must(e.Recover(state, 1)) // a start loads nothing that nobody asks for
+	if m := e.Memory(); m.Bytes != 0 || m.Reads != 0 || m.Spilled != panes.Spilled {
+		t.Fatalf("after a start: %+v, before: %+v", m, panes)
+	}
 	s.must(e.Step(stream.Entry{Control: &stream.Control{Stream: 1, Sequence: 9, AppendTime: day, Kind: stream.Advance, Value: day + 90*windows.MicrosPerSecond}}))
 	o := e.Take(true)
 	s.must(e.Err())
@@ -229,5 +234,37 @@ func TestPanesOfAColdGroupStayAwayWhenTheirWindowsBecomeFinal(t *testing.T) {
 	}
 	if p := e.ops[0].(*aggregate).panes; p.resident() > 0 || p.cold.count != panes.Spilled {
 		t.Errorf("%d panes are in memory and %d away, of %d", p.resident(), p.cold.count, panes.Spilled)
+	}
+}
+
+// Only sessions, with the groups behind them and the rows given out of those, and the rows of slide
+// stay in memory whatever their size, and they are named.
+func TestWhatNeverLeavesTheMemoryIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, sql := range spillViews() {
+		s := &script{t: t}
+		s.reset()
+		s.declare("s k VARCHAR, v BIGINT")
+		s.finals, s.sql = finals, sql
+		e := s.open()
+		s.must(e.Recover(kept{}, 0))
+		var want []string
+		switch {
+		case strings.Contains(sql, "session("):
+			want = []string{stateKinds[spaceGroup], stateKinds[spaceSession], stateKinds[spaceRow]}
+			for _, op := range e.ops {
+				if _, ok := op.(*sessionRows); ok {
+					want = append(want, stateKinds[spaceSessionRow])
+				}
+			}
+		case strings.Contains(sql, "slide("):
+			want = []string{stateKinds[spaceSlide]}
+		}
+		got := slices.Clone(e.Memory().Resident)
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(want, got) {
+			t.Errorf("%s\nstays in memory: %q, want %q", sql, got, want)
+		}
 	}
 }
