@@ -55,8 +55,8 @@ func bindExtreme(name string, args []*Expr) (*Expr, error) {
 	if name == "least" {
 		sign = -1
 	}
-	// DuckDB 1.1.3 has greatest of FLOATs NULL as soon as one of them is.
-	strict := name == "greatest" && t.Kind == row.Float
+	// DuckDB 1.1.3 has greatest of FLOATs, lists and structs NULL as soon as one of them is.
+	strict := name == "greatest" && (t.Kind == row.Float || t.Kind == row.List || t.Kind == row.Struct)
 	return newNullable(t, callText(name, args), func(c *call) {
 	rows:
 		for _, i := range c.rows {
