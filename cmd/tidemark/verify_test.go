@@ -128,6 +128,9 @@ func TestVerifyIsEqualForViewsOfEveryKind(t *testing.T) {
 	if v := s.verify("sketch"); v.Result != "cannot_tell" || v.Reason == "" { // R4
 		t.Errorf("a sketch: %+v", v)
 	}
+	if status, text := s.call("GET", "/views/hops", ""); status != 200 || !bytes.Contains(text, []byte("equal, ")) {
+		t.Errorf("the page of hops, %d, does not say that it was verified", status)
+	}
 	if status, text := s.call("GET", "/metrics", ""); status != 200 || !bytes.Contains(text, []byte(`tidemark_view_verified{result="equal",view="hops"} 1`)) {
 		t.Errorf("metrics: %d, without tidemark_view_verified of hops", status)
 	}

@@ -56,6 +56,7 @@ func (d Deps) view(c *fiber.Ctx) (content, error) {
 		{Name: "late, refused", Value: fmt.Sprint(info.Counts.LateDropped), Tone: tone(info.Counts.LateDropped)},
 		{Name: "row errors", Value: fmt.Sprint(info.Counts.RowErrors), Tone: tone(info.Counts.RowErrors)},
 	}
+	p.Facts = append(p.Facts, verified(info.Verified))
 	for _, w := range info.Warnings {
 		p.Warnings = append(p.Warnings, w.Detail)
 	}
@@ -74,6 +75,27 @@ func (d Deps) view(c *fiber.Ctx) (content, error) {
 	}
 	d.late(&p, info)
 	return content{title: info.Name, section: "", draw: func(string) templ.Component { return ui.ViewView(p) }}, nil
+}
+
+// verified says how the last comparison with the batch answer ended.
+func verified(v *runtime.Verified) ui.Fact {
+	f := ui.Fact{Name: "verified", Value: "not yet", Title: "whether the rows are those that DuckDB works out from the log"}
+	if v == nil {
+		return f
+	}
+	f.Value = strings.ReplaceAll(v.Result, "_", " ")
+	if at, err := time.Parse(time.RFC3339Nano, v.At); err == nil {
+		f.Value += ", " + ago(at)
+	}
+	switch {
+	case v.Differences > 0:
+		f.Tone, f.Title = "bad", fmt.Sprintf("%d differences, of %d rows", v.Differences, v.Rows)
+	case v.Reason != "":
+		f.Tone, f.Title = "warn", v.Reason
+	default:
+		f.Tone, f.Title = "good", fmt.Sprintf("%d rows compared", v.Rows)
+	}
+	return f
 }
 
 // held says what holds the watermark back.
