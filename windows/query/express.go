@@ -88,9 +88,38 @@ func (b *binder) value(e sqlExpr, s *scope) *expr.Expr {
 		}
 		return s.overs.call(e)
 	case *otherExpr:
-		refuse(unsupported(e.at, "%s isn't supported in a view", e.what))
+		at := e.at
+		if at < 0 { // a parameter, of which DuckDB doesn't tell the place
+			at = parameterPlace(b.plan.SQL)
+		}
+		p := unsupported(at, "%s isn't supported in a view", e.what)
+		switch e.what {
+		case "a parameter":
+			p = p.WithHint("write the value itself: a view has no other text than its SQL")
+		case "COLUMNS(…)":
+			p = p.WithHint("name the columns")
+		}
+		refuse(p)
 	}
 	return nil
+}
+
+// parameterPlace is where the first ? or $ outside of quotes stands, or −1.
+func parameterPlace(sql string) int {
+	quote := rune(0)
+	for i, c := range sql {
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '\'' || c == '"':
+			quote = c
+		case c == '?' || c == '$':
+			return i
+		}
+	}
+	return -1
 }
 
 // column binds a reference to a column, a member of a STRUCT, or an alias.
