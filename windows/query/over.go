@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -413,8 +414,12 @@ func (o *overs) distance(e *over, offset sqlExpr, preceding bool) Bound {
 	if !d.IsConst() || d.ConstValue() == nil || d.ConstValue().IsNull(0) {
 		refuse(unsupported(at, "a frame needs a constant distance"))
 	}
-	if negative(d.ConstValue()) {
+	switch sign := signOf(d.ConstValue()); {
+	case sign < 0:
 		refuse(problem.New(422, "bad_sql", "a frame can't begin or end at a negative distance").At(at))
+	case sign == 0: // DuckDB then counts some of the rows that are equal in the order, and some not.
+		refuse(unsupported(at, "a frame that begins or ends at a distance of 0 isn't supported in a view").
+			WithHint("write CURRENT ROW, which in RANGE means all rows equal to it in ORDER BY"))
 	}
 	k := e.order[0]
 	name := "+"
@@ -431,19 +436,23 @@ func (o *overs) distance(e *over, offset sqlExpr, preceding bool) Bound {
 	return Bound{Distance: true, Value: x.column(reached), Text: textOf(offset) + map[bool]string{true: " preceding", false: " following"}[preceding]}
 }
 
-func negative(v *row.Vector) bool {
+// signOf is negative, zero or positive as v's only value is; a NaN is negative.
+func signOf(v *row.Vector) int {
 	switch v.Type.Class() {
 	case row.Float64Class:
-		return !(v.F64[0] >= 0)
+		if !(v.F64[0] >= 0) {
+			return -1
+		}
+		return cmp.Compare(v.F64[0], 0)
 	case row.Int128Class:
 		if v.Type.Kind == row.Interval {
-			return row.CompareIntervals(v.I128[0], row.MakeInterval(0, 0, 0)) < 0
+			return row.CompareIntervals(v.I128[0], row.MakeInterval(0, 0, 0))
 		}
-		return v.I128[0].Hi < 0
+		return v.I128[0].Sign()
 	case row.Int64Class:
-		return v.I64[0] < 0
+		return cmp.Compare(v.I64[0], 0)
 	}
-	return false
+	return 1
 }
 
 // aggregate binds an aggregate as a window function.
