@@ -115,7 +115,7 @@ func (s *showing) follow(until string) error {
 				delete(s.rows, string(c.Row))
 			}
 		}
-		if s.at = m.Position; s.at == until {
+		if s.at = m.Position; s.at == until && m.Type != "subscribed" { // its rows are yet to come
 			return nil
 		}
 	}

@@ -692,6 +692,16 @@ func TestEventStreamHasTheSameMessages(t *testing.T) {
 	if _, m := read(r); m.Type != "events" || m.Events[0].Offset != 2 {
 		t.Fatalf("%+v", m)
 	}
+	// Who goes on from the last id of a view has its rows: the answer that comes before them has none.
+	w.commit(map[string]*fakeRow{"a": {name: "a", amount: 1, status: windows.Provisional}})
+	r, end = get("/v1/live/revenue", "")
+	defer end()
+	if id, m := read(r); m.Type != "subscribed" || m.Position == "" || id != "" {
+		t.Fatalf("id %q, %+v", id, m)
+	}
+	if id, m := read(r); m.Type != "snapshot" || id != m.Position {
+		t.Fatalf("id %q, %+v", id, m)
+	}
 }
 
 func TestEventStreamIsSentAwayToo(t *testing.T) {

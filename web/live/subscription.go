@@ -346,8 +346,17 @@ func (s *subscription) recover(ctx context.Context, r reader, err error) error {
 
 // subscribed answers the subscription.
 func (s *subscription) subscribed(ctx context.Context, position string, recovered bool) error {
+	return s.answer(ctx, &content{kind: "subscribed", rest: appendPosition(nil, position), position: &position}, recovered)
+}
+
+// subscribedBefore answers a subscription whose rows are yet to come: who has got this alone does not
+// stand at the position yet, and to go on from it would leave them out.
+func (s *subscription) subscribedBefore(ctx context.Context, snapshot string, recovered bool) error {
+	return s.answer(ctx, &content{kind: "subscribed", rest: appendPosition(nil, snapshot)}, recovered)
+}
+
+func (s *subscription) answer(ctx context.Context, c *content, recovered bool) error {
 	s.answered, s.quiet = true, time.Now()
-	c := &content{kind: "subscribed", rest: appendPosition(nil, position), position: &position}
 	if recovered {
 		return s.emit(ctx, c.end(`,"recovered":true}`))
 	}

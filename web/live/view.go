@@ -150,7 +150,7 @@ func (r *viewReader) snapshot(ctx context.Context, s *subscription, gone string)
 	r.changes = follower{views: r.changes.views, tail: r.changes.tail, at: r.position}
 	position := r.position.String()
 	if !s.answered {
-		if err := s.subscribed(ctx, position, gone == ""); err != nil {
+		if err := s.subscribedBefore(ctx, position, gone == ""); err != nil {
 			return err
 		}
 	}

@@ -103,7 +103,8 @@ export class Live {
       const s = this.#subscriptions.get(message.id);
       if (!s) return;
       if (message.type === "gap") s.position = null;
-      if (message.position && !message.more) s.position = message.position;
+      // Before a snapshot the answer's position is where its rows stand, which have not come yet.
+      if (message.position && !message.more && message.type !== "subscribed") s.position = message.position;
       s.on(message);
     };
     socket.onclose = (e) => {
