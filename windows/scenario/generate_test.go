@@ -335,8 +335,8 @@ func (g *gen) aggregate() string {
 	}
 	a := g.pick("count(*)", "count(*)", "count("+x+")", "count(DISTINCT "+x+")", "sum("+n+")", "sum("+n+")", "avg("+n+")", "min("+x+")", "max("+x+")",
 		"first("+x+")", "last("+x+")", "list("+x+")", "list("+n+" ORDER BY v DESC)", "string_agg("+g.txt(1)+", ',')", "string_agg(k, '-' ORDER BY v, k)",
-		"arg_max("+x+", v)", "arg_min(k, "+n+")", "stddev(v)", "var_pop(v)", "bool_or("+g.boo(1)+")", "bool_and("+g.boo(1)+")", "median(v)", "quantile_cont(v, 0.25)",
-		"sum(DISTINCT v)", "mode("+g.column(isNumber, "v")+")", "any_value("+x+")", "quantile_disc(v, 0.5)", "bit_and(v)", "bit_xor(v)", "covar_pop(v, 2)", "stddev_pop("+n+")",
+		"arg_max("+x+", v)", "arg_min(k, "+n+")", "stddev(v)::FLOAT", "var_pop(v)::FLOAT", "bool_or("+g.boo(1)+")", "bool_and("+g.boo(1)+")", "median(v)", "quantile_cont(v, 0.25)",
+		"sum(DISTINCT v)", "mode("+g.column(isNumber, "v")+")", "any_value("+x+")", "quantile_disc(v, 0.5)", "bit_and(v)", "bit_xor(v)", "covar_pop(v, 2)::FLOAT", "stddev_pop("+n+")::FLOAT",
 		"arg_max_null(k, v)", "min("+n+") + max(v)", "sum(v) / count(*)", "list(v)[1]", "len(list(k))", "string_agg(DISTINCT k, ',' ORDER BY k)", "max(ts) - min(ts)", "count(*) FILTER (WHERE v > 0) * 100.0 / count(*)",
 		"CASE WHEN count(*) > 2 THEN max("+x+") END", "count_if("+g.boo(1)+")", "list(DISTINCT k ORDER BY k)")
 	if !strings.Contains(a, "DISTINCT") && !strings.HasPrefix(a, "count_if") && strings.HasSuffix(a, ")") && g.one(5) {
