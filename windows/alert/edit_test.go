@@ -98,3 +98,42 @@ func TestAlarmsKeepTheirIDsWhenTheRuleIsEdited(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A1: an edit that gives other columns takes back what stands, in the words it fired with, and fires anew.
+func TestAnEditWithOtherColumnsTakesBackWhatStoodAndFiresAnew(t *testing.T) {
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("payments", payments)
+	w.Alert("often", often)
+	w.Until("often", w.Post("payments", 0, pay("12:00:01", "a", 1), pay("12:00:02", "a", 1), pay("12:00:03", "b", 5), pay("12:00:04", "b", 1)))
+	w.Alert("often", strings.NewReplacer("count(*) AS n", "sum(amount) AS total", "{n} payments", "{total} in a minute").Replace(often))
+	served(w, "often", 2)
+	w.Until("often", w.Post("payments", 0, pay("12:00:05", "a", 7)))
+	w.Crash()
+	w.Until("often", w.Post("payments", 0, pay("12:00:06", "b", 7)))
+	page, err := w.Alerts.Log("often", "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	ids := map[string]string{}
+	for _, a := range page.Items {
+		got = append(got, fmt.Sprintf("%s %s of version %d", a.Op, a.Title, a.RuleVersion))
+		who := a.Title[:len("card a")] + fmt.Sprint(a.RuleVersion)
+		if ids[who] == "" {
+			ids[who] = a.AlertID
+		}
+		if ids[who] != a.AlertID {
+			t.Errorf("%s has another id at %s", who, a.Op)
+		}
+	}
+	want := []string{
+		"fire card a: 2 payments of version 1", "fire card b: 2 payments of version 1",
+		"withdraw card a: 2 payments of version 1", "withdraw card b: 2 payments of version 1",
+		"fire card a: 2 in a minute of version 2", "fire card b: 6 in a minute of version 2",
+		"update card a: 9 in a minute of version 2", "update card b: 13 in a minute of version 2",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

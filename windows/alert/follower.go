@@ -134,6 +134,17 @@ func (f *follower) Inherit(b *kv.Batch, keys func(func(key []byte) error) error)
 	})
 }
 
+// Withdraw implements runtime.Heir: alarms of rows that had other columns are taken back in the words
+// of their own version.
+func (f *follower) Withdraw(b *kv.Batch, extra json.RawMessage, e *runtime.Epoch) error {
+	words := f.words
+	defer func() { f.words = words }()
+	if err := json.Unmarshal(extra, &f.words); err != nil {
+		return fmt.Errorf("alert %s: %w", f.meta.Name, err)
+	}
+	return f.Epoch(b, e)
+}
+
 func lastSeq(store *kv.Store, id uint64) (seq uint64, err error) {
 	prefix := logPrefix(id)
 	it := store.Iter(prefix, kv.PrefixEnd(prefix))

@@ -160,13 +160,15 @@ func (v *view) switchTo(w *worker) error {
 		return err
 	}
 	edited := newHead.ViewVersion != h.ViewVersion
+	// A column that widens leaves each alarm as it is.
+	anew := !ok && edited && w.doc.Serving != nil && w.doc.Serving.Definition.SQL != w.doc.Definition.SQL
 	if att := s.attachments[v.kind]; (edited || ok && changes.Len() > 0) && att.Open != nil {
 		meta := Meta{ID: v.id, Name: v.name, Version: int(w.doc.ViewVersion), Fields: w.fields, Extra: w.doc.Extra, Sources: names(w.doc.Sources)}
 		if edited {
 			meta.Before = int(h.ViewVersion)
 		}
 		w.follower, err = att.Open(meta)
-		if heir, is := w.follower.(Heir); err == nil && is && edited {
+		if heir, is := w.follower.(Heir); err == nil && is && edited && !anew {
 			err = heir.Inherit(b, func(f func(key []byte) error) error { return v.staying(h.Version, w.doc.Version, f) })
 		}
 		if err != nil {
@@ -180,8 +182,13 @@ func (v *view) switchTo(w *worker) error {
 		newHead.Stream++
 		newHead.ChangesFrom, newHead.Trimmed = next.Position, false
 		next.Position, err = v.base(b, w, next.Position, next.AsOf)
-		if err == nil && ok && changes.Len() > 0 && w.follower != nil {
-			err = w.follow(b, &Epoch{From: newHead.ChangesFrom, To: next.Position, AsOf: next.AsOf, Fields: w.fields, Changes: changes})
+		e := Epoch{From: newHead.ChangesFrom, To: next.Position, AsOf: next.AsOf, Fields: w.fields, Changes: changes}
+		switch {
+		case err != nil || w.follower == nil:
+		case anew:
+			err = v.followAnew(b, w, h.Version, oldFields, e)
+		case ok && changes.Len() > 0:
+			err = w.follow(b, &e)
 		}
 		if err != nil {
 			b.Discard()
@@ -212,32 +219,65 @@ func (v *view) switchTo(w *worker) error {
 	return v.save(&doc)
 }
 
+// followAnew lets the follower take back what it made of the rows of the old version, and begin with
+// all of the new one's: an edit gives other columns, or other rows than one epoch holds.
+func (v *view) followAnew(b *kv.Batch, w *worker, oldVersion uint32, oldFields []row.Field, e Epoch) error {
+	heir, is := w.follower.(Heir)
+	if is {
+		e.Fields = oldFields
+		err := v.inParts(oldVersion, oldFields, -1, e.To.Sequence, func(c *windows.Changes) error {
+			e.Changes = c
+			return heir.Withdraw(b, w.doc.Serving.Extra, w.told(&e))
+		})
+		if err == nil {
+			err = heir.Inherit(b, func(func([]byte) error) error { return nil })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	e.Fields = w.fields
+	return v.inParts(w.doc.Version, w.fields, +1, e.To.Sequence, func(c *windows.Changes) error {
+		e.Changes = c
+		return w.follow(b, &e)
+	})
+}
+
+// inParts gives all rows of a version as changes of one kind, baseRows at a time.
+func (v *view) inParts(version uint32, fields []row.Field, op int8, at stream.Sequence, give func(*windows.Changes) error) error {
+	it := v.rowsOf(version)
+	skip := len(rowsKey(0, 0))
+	var err error
+	for ok := it.Valid(); ok && err == nil; {
+		c := &windows.Changes{Rows: row.NewBatch(fields, 0)}
+		for ; ok && c.Len() < baseRows && err == nil; ok = it.Next() {
+			err = appendChange(c, op, it.Key()[skip:], it.Value(), at)
+		}
+		if err == nil {
+			err = give(c)
+		}
+	}
+	return errors.Join(err, it.Close())
+}
+
 // baseRows is how many rows an epoch at the beginning of a change stream has.
 const baseRows = 10_000
 
 // base writes all rows of a version as the first epochs of a change stream that begins anew at a
 // position, so that the sum of the changes is the view. It returns where the last one ends.
 func (v *view) base(b *kv.Batch, w *worker, at stream.Position, asOf AsOf) (stream.Position, error) {
-	prefix := rowsKey(v.id, w.doc.Version)
-	it := v.svc.kv.Iter(prefix, kv.PrefixEnd(prefix))
-	defer it.Close()
-	for ok := it.First(); ok; {
-		c := &windows.Changes{Rows: row.NewBatch(w.fields, 0)}
-		for ; ok && c.Len() < baseRows; ok = it.Next() {
-			if err := appendChange(c, +1, it.Key()[len(prefix):], it.Value(), at.Sequence); err != nil {
-				return at, err
-			}
-		}
+	err := v.inParts(w.doc.Version, w.fields, +1, at.Sequence, func(c *windows.Changes) error {
 		to := at
 		to.Within++
 		value, err := encodeEpoch(nil, &Epoch{From: at, To: to, AsOf: asOf, Fields: w.fields, Changes: c})
 		if err != nil {
-			return at, err
+			return err
 		}
 		b.Set(changeKey(v.id, to), value)
 		at = to
-	}
-	return at, it.Err()
+		return nil
+	})
+	return at, err
 }
 
 // appendChange adds a stored row as one that appears or is withdrawn.

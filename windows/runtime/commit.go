@@ -225,10 +225,12 @@ func (w *worker) writeBeside(b *kv.Batch, e *Epoch) error {
 func (d *stored) isRebuild() bool { return d.Serving != nil && d.Serving.ViewVersion == d.ViewVersion }
 
 // follow lets the follower write what follows from an epoch, with positions as users carry them.
-func (w *worker) follow(b *kv.Batch, e *Epoch) error {
+func (w *worker) follow(b *kv.Batch, e *Epoch) error { return w.follower.Epoch(b, w.told(e)) }
+
+func (w *worker) told(e *Epoch) *Epoch {
 	told := *e
 	told.From, told.To = w.v.outside(e.From), w.v.outside(e.To)
-	return w.follower.Epoch(b, &told)
+	return &told
 }
 
 // writeLate keeps the records of late events, with the events themselves.

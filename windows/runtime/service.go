@@ -137,9 +137,12 @@ type Forgetter interface {
 }
 
 // Heir is a follower that is told, at the switch that follows an edit, the keys of the rows that are
-// there before and after it.
+// there before and after it. Where the rows can't be compared, because an edit gives other columns,
+// it is told to take back those of the version before, in its own columns and with its Extra, and
+// then that none is left.
 type Heir interface {
 	Inherit(b *kv.Batch, keys func(f func(key []byte) error) error) error
+	Withdraw(b *kv.Batch, extra json.RawMessage, e *Epoch) error
 }
 
 // Attach sets what is added to the views of a kind.
