@@ -26,33 +26,27 @@ func Groups(plan *query.Plan, b *stream.Batch, i int) []Group {
 		return nil
 	}
 	var out []Group
-	seen := map[query.Node]bool{}
-	var visit func(n query.Node)
-	visit = func(n query.Node) {
-		if seen[n] {
-			return
+	for _, n := range query.Nodes(plan.Root) {
+		a, ok := n.(*query.Aggregate)
+		if !ok {
+			continue
 		}
-		seen[n] = true
-		if a, ok := n.(*query.Aggregate); ok {
-			if rows := one.rows(a.In); rows != nil && rows.Len > 0 {
-				g := Group{Aggregate: a, Rows: rows, Start: -1, End: -1}
-				for c := range a.In.Fields() {
-					kind, bound := boundOf(a.In, c)
-					switch bound {
-					case query.WindowStart:
-						g.Start, g.Kind = c, kind
-					case query.WindowEnd:
-						g.End, g.Kind = c, kind
-					}
-				}
-				out = append(out, g)
+		rows := one.rows(a.In)
+		if rows == nil || rows.Len == 0 {
+			continue
+		}
+		g := Group{Aggregate: a, Rows: rows, Start: -1, End: -1}
+		for c := range a.In.Fields() {
+			kind, bound := boundOf(a.In, c)
+			switch bound {
+			case query.WindowStart:
+				g.Start, g.Kind = c, kind
+			case query.WindowEnd:
+				g.End, g.Kind = c, kind
 			}
 		}
-		for _, in := range n.Inputs() {
-			visit(in)
-		}
+		out = append(out, g)
 	}
-	visit(plan.Root)
 	return out
 }
 

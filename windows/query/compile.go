@@ -81,7 +81,7 @@ func (b *binder) finish(root *relation) {
 	node, to := prune(root.node, need, b.always)
 	p.Root, p.Key = node, movedAll(root.key, to)
 	settleUnsure(node)
-	b.readSources(node, map[Node]bool{})
+	b.readSources(node)
 	p.PassThrough, p.NeverFinal, p.NeverFinalWhy = root.once, root.never != "", root.never
 	seen := map[string]bool{}
 	for i, c := range root.cols {
@@ -110,21 +110,18 @@ func (b *binder) finish(root *relation) {
 }
 
 // readSources notes which columns of the streams the plan's scans read.
-func (b *binder) readSources(n Node, seen map[Node]bool) {
-	if seen[n] {
-		return
-	}
-	seen[n] = true
-	if s, ok := n.(*Scan); ok {
+func (b *binder) readSources(root Node) {
+	for _, n := range Nodes(root) {
+		s, ok := n.(*Scan)
+		if !ok {
+			continue
+		}
 		src := &b.plan.Sources[s.Source]
 		for _, c := range s.Cols {
 			if !slices.ContainsFunc(src.Cols, func(o ScanCol) bool { return o.Column == c.Column && o.Pseudo == c.Pseudo }) {
 				src.Cols = append(src.Cols, c)
 			}
 		}
-	}
-	for _, in := range n.Inputs() {
-		b.readSources(in, seen)
 	}
 }
 

@@ -117,6 +117,25 @@ type Node interface {
 	Inputs() []Node
 }
 
+// Nodes are all nodes of a plan, each once: the root first, then depth first through its inputs.
+func Nodes(root Node) []Node {
+	var out []Node
+	seen := map[Node]bool{}
+	var visit func(n Node)
+	visit = func(n Node) {
+		if seen[n] {
+			return
+		}
+		seen[n] = true
+		out = append(out, n)
+		for _, in := range n.Inputs() {
+			visit(in)
+		}
+	}
+	visit(root)
+	return out
+}
+
 // Scan gives the events of a stream.
 type Scan struct {
 	Source int // index in Plan.Sources

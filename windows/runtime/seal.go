@@ -70,7 +70,7 @@ func ShapeOf(plan *query.Plan) (*Shape, error) {
 		}
 	}
 	assigns := 0
-	for _, n := range nodes(plan.Root) {
+	for _, n := range query.Nodes(plan.Root) {
 		if _, ok := n.(*query.Assign); ok {
 			assigns++
 		}
@@ -91,25 +91,6 @@ func ShapeOf(plan *query.Plan) (*Shape, error) {
 		return s, nil
 	}
 	return nil, errors.New("its rows do not tell where their windows begin")
-}
-
-// nodes are all nodes of a plan, each once.
-func nodes(root query.Node) []query.Node {
-	var out []query.Node
-	seen := map[query.Node]bool{}
-	var visit func(n query.Node)
-	visit = func(n query.Node) {
-		if seen[n] {
-			return
-		}
-		seen[n] = true
-		out = append(out, n)
-		for _, in := range n.Inputs() {
-			visit(in)
-		}
-	}
-	visit(root)
-	return out
 }
 
 // behind follows a column of a node down to the scan or the window function that makes it; nil where

@@ -83,11 +83,11 @@ func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runti
 		v: v, plan: plan, proof: proof, claim: claim, progress: func(int64) {},
 		assigns: map[int]*query.Assign{}, has: map[int]bool{}, refused: row.NewBatch(refusalFields, 0),
 	}
-	walk(plan.Root, func(n query.Node) {
+	for _, n := range query.Nodes(plan.Root) {
 		if a, ok := n.(*query.Assign); ok {
 			p.assigns[a.Number] = a
 		}
-	})
+	}
 	p.whole = onlyThroughIt(plan, len(p.assigns))
 	p.ownRows = plan.PassThrough && len(p.assigns) == 0
 	for _, s := range proof.Sources {

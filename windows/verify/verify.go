@@ -189,7 +189,7 @@ func (v *Verifier) compare(ctx context.Context, res *Result, claim *runtime.Clai
 // rows can't be told from the others.
 func knowable(plan *query.Plan, proof *runtime.Proof) error {
 	var err error
-	walk(plan.Root, func(n query.Node) {
+	for _, n := range query.Nodes(plan.Root) {
 		switch n := n.(type) {
 		case *query.FinalOnly:
 			err = unknown("it reads a view that gives out final rows only, and its SQL alone does not tell which those are")
@@ -203,30 +203,13 @@ func knowable(plan *query.Plan, proof *runtime.Proof) error {
 				err = unknown("the view gives out final rows only, and one of its rows may gather several sessions")
 			}
 		}
-	})
+	}
 	return err
 }
 
 // sketches are the aggregates that estimate.
 var sketches = map[string]bool{
 	"approx_count_distinct": true, "approx_quantile": true, "approx_top_k": true, "reservoir_quantile": true,
-}
-
-// walk visits each node of a plan once.
-func walk(n query.Node, f func(query.Node)) {
-	seen := map[query.Node]bool{}
-	var visit func(n query.Node)
-	visit = func(n query.Node) {
-		if seen[n] {
-			return
-		}
-		seen[n] = true
-		f(n)
-		for _, in := range n.Inputs() {
-			visit(in)
-		}
-	}
-	visit(n)
 }
 
 // oneWindow reports whether every group of an aggregate right above a session holds rows of one
