@@ -75,6 +75,38 @@ func (c *cold) read(name []byte, key []byte) []byte {
 	return v
 }
 
+// fetch brings an entry back by what the store has of it, if anything; load puts it into memory.
+func (c *cold) fetch(name, key []byte, load func(key, value []byte) error) bool {
+	v := c.read(name, key)
+	if v == nil {
+		return false
+	}
+	if err := load(key, v); err != nil {
+		c.e.breaks(err)
+		return false
+	}
+	c.came()
+	return true
+}
+
+// turn is the clock by which entries leave the memory: the hand goes round n of them, at most twice,
+// until enough is free. One that was used since the hand came by last gets another round; leave
+// answers what came free, 0 for one that has to stay.
+func turn(hand *int, n int, excess int64, used func(i int32) *bool, leave func(i int32) int64) (freed int64) {
+	for steps := 2 * n; steps > 0 && freed < excess; steps-- {
+		if *hand++; *hand >= n {
+			*hand = 0
+		}
+		i := int32(*hand)
+		if u := used(i); *u {
+			*u = false
+			continue
+		}
+		freed += leave(i)
+	}
+	return freed
+}
+
 // drop notes that an entry in memory is no more.
 func (c *cold) drop(key string) {
 	if c.count == 0 {
@@ -154,10 +186,13 @@ type listing struct {
 	in bool
 }
 
+// listed is the place of an entry that is final at a time.
+func listed(at windows.Micros) listing { return listing{at: at, in: at != windows.Never} }
+
 // list brings the index up to date for an entry that is saved; at is windows.Never where it is not
 // to be in the index.
 func (c *cold) list(w *writes, was listing, at windows.Micros, key string) listing {
-	now := listing{at: at, in: at != windows.Never}
+	now := listed(at)
 	if was == now || !was.in && !now.in {
 		return now
 	}

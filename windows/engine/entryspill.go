@@ -26,16 +26,10 @@ func (m *emitter) find(key []byte) (int32, bool) {
 
 // fetch brings an entry back that is not in memory, with the group whose row it has.
 func (m *emitter) fetch(key string) (int32, bool) {
-	v := m.cold.read(m.stateKey(key), []byte(key))
-	if v == nil {
-		return -1, false
-	}
-	if err := m.load([]byte(key), v); err != nil {
-		m.e.breaks(err)
+	if !m.cold.fetch(m.stateKey(key), []byte(key), m.load) {
 		return -1, false
 	}
 	x, _ := m.table.get([]byte(key))
-	m.cold.came()
 	m.time.add(m.entries[x].finalAt, x, m.e.wm)
 	m.entries[x].used = true
 	if n := len(m.links); n > 0 {
@@ -96,25 +90,15 @@ func (m *emitter) sized(x int32, size int) {
 
 // evict is the clock of the entries that go for themselves.
 func (m *emitter) evict(excess int64) (freed int64) {
-	before := m.memory()
-	for steps := 2 * len(m.entries); steps > 0 && freed < excess; steps-- {
-		if m.hand++; m.hand >= len(m.entries) {
-			m.hand = 0
+	return turn(&m.hand, len(m.entries), excess, func(i int32) *bool { return &m.entries[i].used }, func(i int32) int64 {
+		en := &m.entries[i]
+		if !en.live || en.owner != nil || en.staged || en.changed || en.finalAt == windows.AtOnce || en.listed != listed(en.finalAt) {
+			return 0
 		}
-		x := int32(m.hand)
-		en := &m.entries[x]
-		if en.used {
-			en.used = false
-			continue
-		}
-		if !en.live || en.owner != nil || en.staged || en.changed || en.finalAt == windows.AtOnce ||
-			en.listed != (listing{at: en.finalAt, in: en.finalAt != windows.Never}) {
-			continue
-		}
-		m.evictOne(x)
-		freed = before - m.memory()
-	}
-	return freed
+		was := m.memory()
+		m.evictOne(i)
+		return was - m.memory()
+	})
 }
 
 // evictOne lets go of an entry.

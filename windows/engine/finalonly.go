@@ -228,7 +228,7 @@ func (o *finalOnly) load(key, value []byte) error {
 	x.meta.evidence = r.places()
 	r.values(o.store, int(slot))
 	if o.e.store != nil {
-		x.listed = listing{at: x.finalAt, in: x.finalAt != windows.Never}
+		x.listed = listed(x.finalAt)
 	}
 	return r.end()
 }

@@ -30,16 +30,10 @@ func (o *finalOnly) find(key []byte) (int32, bool) {
 
 // fetch brings a row back that is not in memory.
 func (o *finalOnly) fetch(key []byte) (int32, bool) {
-	v := o.cold.read(o.stateKey(string(key)), key)
-	if v == nil {
-		return -1, false
-	}
-	if err := o.load(key, v); err != nil {
-		o.e.breaks(err)
+	if !o.cold.fetch(o.stateKey(string(key)), key, o.load) {
 		return -1, false
 	}
 	slot := o.table[string(key)]
-	o.cold.came()
 	o.time.add(o.at[slot].finalAt, slot, o.e.wm)
 	o.at[slot].used = true
 	return slot, true
@@ -73,25 +67,18 @@ func (o *finalOnly) memory() int64 {
 
 // evict is the clock of the rows.
 func (o *finalOnly) evict(excess int64) (freed int64) {
-	for steps := 2 * len(o.at); steps > 0 && freed < excess; steps-- {
-		if o.hand++; o.hand >= len(o.at) {
-			o.hand = 0
-		}
-		x := &o.at[o.hand]
-		if x.used {
-			x.used = false
-			continue
-		}
-		if !x.live || x.changed || x.finalAt == windows.AtOnce || x.listed != (listing{at: x.finalAt, in: x.finalAt != windows.Never}) {
-			continue
+	freed = turn(&o.hand, len(o.at), excess, func(i int32) *bool { return &o.at[i].used }, func(i int32) int64 {
+		x := &o.at[i]
+		if !x.live || x.changed || x.finalAt == windows.AtOnce || x.listed != listed(x.finalAt) {
+			return 0
 		}
 		was, at := o.memory(), x.finalAt
-		o.clear(int32(o.hand))
+		o.clear(i)
 		n := was - o.memory()
 		o.cold.left(at, n)
-		freed += n
 		o.stale++
-	}
+		return n
+	})
 	if o.stale > 1024 && o.stale > len(o.table) {
 		o.stale, o.time = 0, timeline{}
 		for i := range o.at {

@@ -36,16 +36,10 @@ func (a *aggregate) find(key []byte) (int32, bool) {
 
 // fetch brings a group back that is not in memory, with its entry.
 func (a *aggregate) fetch(key string) (int32, bool) {
-	v := a.cold.read(a.stateKey(key), []byte(key))
-	if v == nil {
-		return -1, false
-	}
-	if err := a.load([]byte(key), v); err != nil {
-		a.e.breaks(err)
+	if !a.cold.fetch(a.stateKey(key), []byte(key), a.load) {
 		return -1, false
 	}
 	slot, _ := a.table.get([]byte(key))
-	a.cold.came()
 	a.marks.arrived(slot)
 	if a.linked {
 		if x, ok := a.e.emit.find([]byte(a.linkedTo)); ok {
@@ -131,7 +125,7 @@ func (a *aggregate) evictable(slot int32) bool {
 	switch {
 	case !k.live || g.key == "" || k.changed || k.late || k.dirty && !a.e.cfg.EmitFinal:
 		return false
-	case k.finalAt == windows.AtOnce || k.listed != (listing{at: k.finalAt, in: k.finalAt != windows.Never}):
+	case k.finalAt == windows.AtOnce || k.listed != listed(k.finalAt):
 		return false
 	case g.entry < 0:
 		return true
@@ -140,37 +134,29 @@ func (a *aggregate) evictable(slot int32) bool {
 	return !en.staged && !en.changed && en.finalAt == k.finalAt
 }
 
-// evict follows the hand of a clock over the groups: one that was used since it came by last gets
-// another round.
+// evict is the clock of the groups.
 func (a *aggregate) evict(excess int64) (freed int64) {
 	if !a.spills() {
 		return 0
 	}
 	m := &a.marks
-	before := a.memory() + a.e.emit.memory()
-	for steps := 2 * len(m.at); steps > 0 && freed < excess; steps-- {
-		if m.hand++; m.hand >= len(m.at) {
-			m.hand = 0
+	was := a.memory() + a.e.emit.memory()
+	return turn(&m.hand, len(m.at), excess, func(i int32) *bool { return &m.at[i].used }, func(i int32) int64 {
+		if !a.evictable(i) {
+			return 0
 		}
-		slot := int32(m.hand)
-		if k := &m.at[slot]; k.used {
-			k.used = false
-			continue
-		}
-		if !a.evictable(slot) {
-			continue
-		}
-		at := m.at[slot].finalAt
-		if x := a.groups[slot].entry; x >= 0 {
+		at := m.at[i].finalAt
+		if x := a.groups[i].entry; x >= 0 {
 			a.e.emit.evictOne(x)
 		}
-		a.clear(slot)
-		m.leave(slot)
+		a.clear(i)
+		m.leave(i)
 		now := a.memory() + a.e.emit.memory()
-		a.cold.left(at, before-freed-now)
-		freed = before - now
-	}
-	return freed
+		n := was - now
+		was = now
+		a.cold.left(at, n)
+		return n
+	})
 }
 
 // clear empties a slot, whose key is no longer found.

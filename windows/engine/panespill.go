@@ -226,25 +226,19 @@ func (p *panes) evictable(g int32) bool {
 
 // evict is the clock of the groups.
 func (p *panes) evict(excess int64) (freed int64) {
-	before, left := p.a.memory(), false
-	for steps := 2 * len(p.groups); steps > 0 && freed < excess; steps-- {
-		if p.hand++; p.hand >= len(p.groups) {
-			p.hand = 0
-		}
-		g := int32(p.hand)
-		if group := &p.groups[g]; group.used {
-			group.used = false
-			continue
-		}
+	was, left := p.a.memory(), false
+	freed = turn(&p.hand, len(p.groups), excess, func(g int32) *bool { return &p.groups[g].used }, func(g int32) int64 {
 		if !p.evictable(g) {
-			continue
+			return 0
 		}
 		p.leave(g)
 		left = true
 		now := p.a.memory()
-		p.cold.bytes += before - freed - now
-		freed = before - now
-	}
+		n := was - now
+		was = now
+		p.cold.bytes += n
+		return n
+	})
 	if left {
 		p.unlist()
 	}

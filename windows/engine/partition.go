@@ -269,7 +269,7 @@ func (o *partitions) load(key, value []byte) error {
 		}
 	}
 	if k := &o.marks.at[slot]; o.e.store != nil {
-		k.listed = listing{at: k.finalAt, in: k.finalAt != windows.Never}
+		k.listed = listed(k.finalAt)
 	}
 	return r.end()
 }

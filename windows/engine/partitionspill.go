@@ -29,16 +29,10 @@ func (o *partitions) find(key []byte) (int32, bool) {
 
 // fetch brings a partition back that is not in memory.
 func (o *partitions) fetch(key []byte) (int32, bool) {
-	v := o.cold.read(o.stateKey(string(key)), key)
-	if v == nil {
-		return -1, false
-	}
-	if err := o.load(key, v); err != nil {
-		o.e.breaks(err)
+	if !o.cold.fetch(o.stateKey(string(key)), key, o.load) {
 		return -1, false
 	}
 	slot := o.table[string(key)]
-	o.cold.came()
 	o.marks.arrived(slot)
 	return slot, true
 }
@@ -84,27 +78,18 @@ func (o *partitions) memory() int64 {
 // evict is the clock of the partitions.
 func (o *partitions) evict(excess int64) (freed int64) {
 	m := &o.marks
-	for steps := 2 * len(m.at); steps > 0 && freed < excess; steps-- {
-		if m.hand++; m.hand >= len(m.at) {
-			m.hand = 0
+	return turn(&m.hand, len(m.at), excess, func(i int32) *bool { return &m.at[i].used }, func(i int32) int64 {
+		k := &m.at[i]
+		if !k.live || k.changed || k.late || k.dirty && !o.e.cfg.EmitFinal || k.finalAt == windows.AtOnce || k.listed != listed(k.finalAt) {
+			return 0
 		}
-		k := &m.at[m.hand]
-		if k.used {
-			k.used = false
-			continue
-		}
-		if !k.live || k.changed || k.late || k.dirty && !o.e.cfg.EmitFinal || k.finalAt == windows.AtOnce ||
-			k.listed != (listing{at: k.finalAt, in: k.finalAt != windows.Never}) {
-			continue
-		}
-		was, at, slot := o.memory(), k.finalAt, int32(m.hand)
-		o.clear(slot)
-		m.leave(slot)
+		was, at := o.memory(), k.finalAt
+		o.clear(i)
+		m.leave(i)
 		n := was - o.memory()
 		o.cold.left(at, n)
-		freed += n
-	}
-	return freed
+		return n
+	})
 }
 
 // clear empties a slot, whose key is no longer found.

@@ -338,7 +338,7 @@ func (a *aggregate) load(key, value []byte) error {
 		r.src = nil
 	}
 	if finalAt := a.marks.at[slot].finalAt; a.spills() {
-		a.marks.at[slot].listed = listing{at: finalAt, in: finalAt != windows.Never}
+		a.marks.at[slot].listed = listed(finalAt)
 	}
 	return r.end()
 }
@@ -450,7 +450,7 @@ func (m *emitter) load(key, value []byte) error {
 		r.src = nil
 		m.links = append(m.links, link{x, id, strings.Clone(group)})
 	} else if m.e.store != nil {
-		en.listed = listing{at: en.finalAt, in: en.finalAt != windows.Never}
+		en.listed = listed(en.finalAt)
 	}
 	return r.end()
 }
