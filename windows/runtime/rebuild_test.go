@@ -130,7 +130,8 @@ func rebuildAcrossCrashes(t *testing.T, rng *rand.Rand, steps int) {
 		rows[name], changes[name] = w.Rows(name, runtime.RowsQuery{}), w.Changes(name, stream.Position{})
 	}
 	// The epochs of all rebuilds are counted; at twenty of them, drawn at random, the process crashes.
-	hook.arm(rng)
+	hook.rng, hook.crashes = rng, crashes
+	hook.arm()
 	for _, name := range names {
 		if _, err := w.Views.Rebuild(t.Context(), name); err != nil {
 			t.Fatal(err)
@@ -144,9 +145,6 @@ func rebuildAcrossCrashes(t *testing.T, rng *rand.Rand, steps int) {
 			t.Fatalf("the rebuilds ended, or stand still, after %d crashes", made)
 		}
 		w.Crash(hook.release)
-		if made+1 < crashes {
-			hook.arm(rng)
-		}
 	}
 	for _, name := range names {
 		if info := untilBuilt(w, name); info.AsOf.ViewVersion != 1 || info.Reason != "" {
@@ -178,21 +176,28 @@ func rebuildAcrossCrashes(t *testing.T, rng *rand.Rand, steps int) {
 // besideHook looks on while views are rebuilt.
 type besideHook struct {
 	mu           sync.Mutex
-	countdown    int           // epochs until a crash is asked for; 0: none is
+	rng          *rand.Rand
+	crashes      int           // still to be asked for
+	countdown    int           // epochs until a crash is asked for; below 1: one was
 	stop         chan struct{} // closed when the process that asked has crashed
 	asked        chan struct{}
 	live, beside map[string]string
 }
 
-func (h *besideHook) arm(rng *rand.Rand) {
+// arm draws the epoch of the next crash.
+func (h *besideHook) arm() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.countdown, h.stop = 1+rng.IntN(12), make(chan struct{})
+	if h.stop = nil; h.crashes > 0 {
+		h.crashes--
+		h.countdown, h.stop = 1+h.rng.IntN(8), make(chan struct{})
+	}
 }
 
 func (h *besideHook) release() { close(h.stop) }
 
 func (h *besideHook) attach(s *runtime.Service) {
+	h.arm()
 	runtime.OnBeside(s, func(view string, switching bool) {
 		h.mu.Lock()
 		if switching {
@@ -205,11 +210,14 @@ func (h *besideHook) attach(s *runtime.Service) {
 			return
 		}
 		h.countdown--
-		now, stop := h.countdown == 0, h.stop
+		left, stop := h.countdown, h.stop
 		h.mu.Unlock()
-		if now {
-			h.asked <- struct{}{}
-			<-stop
+		if stop == nil || left > 0 {
+			return
 		}
+		if left == 0 {
+			h.asked <- struct{}{}
+		}
+		<-stop // no rebuild runs on, and ends, while the crash is under way
 	})
 }
