@@ -112,7 +112,31 @@ func (r *rewriter) view(name string, at any, ctes []namedQuery) object {
 	r.cat, r.text = cat, outer
 	return object{
 		"type": "SUBQUERY", "alias": rel.Name, "sample": nil, "query_location": at,
-		"subquery": statement, "column_name_alias": []any{},
+		"subquery": object{"node": whole(statement, rel.Name)}, "column_name_alias": []any{},
+	}
+}
+
+// whole is a query that has all columns of another computed, whichever are read: a row of a view that
+// one of its columns fails for is no row of the view (E1).
+func whole(statement object, of string) object {
+	name := "rows of " + of
+	value := object{"aliases": []any{}, "query": statement, "materialized": "CTE_MATERIALIZE_ALWAYS"}
+	node := func(ctes []any, from object) object {
+		return object{
+			"type": "SELECT_NODE", "modifiers": []any{}, "cte_map": object{"map": ctes}, "from_table": from,
+			"select_list": []any{object{
+				"class": "STAR", "type": "STAR", "alias": "", "relation_name": "",
+				"exclude_list": []any{}, "replace_list": []any{}, "columns": false, "expr": nil, "unpacked": false,
+			}},
+			"where_clause": nil, "group_expressions": []any{}, "group_sets": []any{},
+			"aggregate_handling": "STANDARD_HANDLING", "having": nil, "sample": nil, "qualify": nil,
+		}
+	}
+	return object{
+		"type": "CTE_NODE", "modifiers": []any{}, "cte_map": object{"map": []any{}}, "cte_name": name, "query": statement["node"],
+		"child": node([]any{object{"key": name, "value": value}}, object{
+			"type": "BASE_TABLE", "alias": "", "sample": nil, "schema_name": "", "table_name": name, "column_name_alias": []any{}, "catalog_name": "",
+		}),
 	}
 }
 
