@@ -112,7 +112,7 @@ func (r *rewriter) view(name string, at any, ctes []namedQuery) object {
 	r.cat, r.text = cat, outer
 	return object{
 		"type": "SUBQUERY", "alias": rel.Name, "sample": nil, "query_location": at,
-		"subquery": object{"node": whole(statement, rel.Name)}, "column_name_alias": []any{},
+		"subquery": whole(statement, rel.Name), "column_name_alias": []any{},
 	}
 }
 
@@ -121,23 +121,18 @@ func (r *rewriter) view(name string, at any, ctes []namedQuery) object {
 func whole(statement object, of string) object {
 	name := "rows of " + of
 	value := object{"aliases": []any{}, "query": statement, "materialized": "CTE_MATERIALIZE_ALWAYS"}
-	node := func(ctes []any, from object) object {
-		return object{
-			"type": "SELECT_NODE", "modifiers": []any{}, "cte_map": object{"map": ctes}, "from_table": from,
-			"select_list": []any{object{
-				"class": "STAR", "type": "STAR", "alias": "", "relation_name": "",
-				"exclude_list": []any{}, "replace_list": []any{}, "columns": false, "expr": nil, "unpacked": false,
-			}},
-			"where_clause": nil, "group_expressions": []any{}, "group_sets": []any{},
-			"aggregate_handling": "STANDARD_HANDLING", "having": nil, "sample": nil, "qualify": nil,
-		}
-	}
-	return object{
-		"type": "CTE_NODE", "modifiers": []any{}, "cte_map": object{"map": []any{}}, "cte_name": name, "query": statement["node"],
-		"child": node([]any{object{"key": name, "value": value}}, object{
+	return object{"node": object{
+		"type": "SELECT_NODE", "modifiers": []any{}, "cte_map": object{"map": []any{object{"key": name, "value": value}}},
+		"select_list": []any{object{
+			"class": "STAR", "type": "STAR", "alias": "", "relation_name": "",
+			"exclude_list": []any{}, "replace_list": []any{}, "columns": false, "expr": nil, "unpacked": false,
+		}},
+		"from_table": object{
 			"type": "BASE_TABLE", "alias": "", "sample": nil, "schema_name": "", "table_name": name, "column_name_alias": []any{}, "catalog_name": "",
-		}),
-	}
+		},
+		"where_clause": nil, "group_expressions": []any{}, "group_sets": []any{},
+		"aggregate_handling": "STANDARD_HANDLING", "having": nil, "sample": nil, "qualify": nil,
+	}}
 }
 
 // inline is the subquery that a CTE is where a window function around it leaves out events, which the
