@@ -322,10 +322,10 @@ func TestAViewsPageTellsOfLateEventsOverTimeAndByHowMuch(t *testing.T) {
 	if got := eval[string](t, ctx, `document.querySelector("#late-by dd").textContent`); got != "8" {
 		t.Errorf("%s refused events", got)
 	}
-	if got := eval[int](t, ctx, `[...document.querySelectorAll(".late-chart rect")].filter((r) => r.getAttribute("height") > 0).length`); got != 4 {
+	if got := eval[int](t, ctx, `document.querySelectorAll(".late-chart:first-of-type rect.refused").length`); got != 4 {
 		t.Errorf("%d times at which events were refused, not 4", got)
 	}
-	if got := eval[string](t, ctx, `document.querySelector(".late-chart title").textContent`); !strings.Contains(got, "2 events, late by up to 5m0s") {
+	if got := eval[string](t, ctx, `document.querySelector(".late-chart title").textContent`); !strings.Contains(got, "2 events refused, late by up to 5m") {
 		t.Errorf("%s", got)
 	}
 	see(t, ctx, "#held", "The watermark waits for sales, partition 0")
@@ -333,6 +333,46 @@ func TestAViewsPageTellsOfLateEventsOverTimeAndByHowMuch(t *testing.T) {
 	if eval[bool](t, ctx, `!!document.querySelector("main img")`) {
 		t.Error("an event's text became an element")
 	}
+	if found := faults(t, ctx, readAxe(t)); found != "" {
+		t.Errorf("axe-core: %s", found)
+	}
+}
+
+// Corrections stand beside what was refused, each with how long after the row was final it came.
+func TestAViewsPageTellsOfCorrectionsOverTimeAndByHowMuch(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.must("PUT", "/v1/streams/sales", `{"time_field":"ts","max_out_of_orderness":"0s","columns":{"ts":"TIMESTAMP","shop":"VARCHAR"}}`, nil)
+	s.must("PUT", "/v1/views/minutes", `{"sql":"SELECT window_start, shop, count(*) AS n FROM tumble(sales, ts, INTERVAL '1 minute') GROUP BY ALL","allowed_lateness":"30m"}`, nil)
+	at := time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC)
+	send := func(when time.Time, shop string) {
+		s.must("POST", "/v1/streams/sales/events", fmt.Sprintf(`{"ts":%q,"shop":%q}`, when.Format(time.RFC3339), shop), nil)
+		s.settle("minutes")
+	}
+	send(at.Add(time.Minute), "north")
+	for i := range 3 {
+		head := at.Add(time.Duration(i+1) * time.Hour)
+		send(head, "north")
+		send(head.Add(-20*time.Minute), "north") // its window ended 19 minutes before
+		send(head.Add(-90*time.Second), "south") // and this one 60 seconds: a row that is new
+		send(head.Add(-2*time.Hour), "north")    // refused
+	}
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/views/minutes")))
+	see(t, ctx, "#corrected-by", "up to 1 minute after it was final")
+	text := eval[string](t, ctx, `[...document.querySelectorAll("#corrected-by div, #late-by div")].map((x) => x.textContent).join(" ")`)
+	if text != "up to 1 minute after it was final3 up to 1 hour after it was final3 longer too late3" && text != "up to 1 minute after it was final3 up to 1 hour after it was final3 up to 1 day too late3" {
+		t.Errorf("%s", text)
+	}
+	if got := eval[[]int](t, ctx, `["corrected", "refused"].map((c) => document.querySelectorAll(".late-chart:first-of-type rect." + c).length)`); fmt.Sprint(got) != "[3 3]" {
+		t.Errorf("%v times of corrections and refusals, not 3 and 3", got)
+	}
+	if got := eval[string](t, ctx, `document.querySelector("#late-most title").textContent`); !strings.Contains(got, "2 corrections, up to 19m after they were final; 1 event refused, late by up to 2h") {
+		t.Errorf("%s", got)
+	}
+	// One that comes now stands there without a reload.
+	send(at.Add(3*time.Hour-25*time.Minute), "north")
+	see(t, ctx, "#corrected-by", "up to 1 hour after it was final4")
 	if found := faults(t, ctx, readAxe(t)); found != "" {
 		t.Errorf("axe-core: %s", found)
 	}

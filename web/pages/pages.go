@@ -41,6 +41,7 @@ type Views interface {
 	Rows(ctx context.Context, name string, q runtime.RowsQuery) (*runtime.RowsAnswer, error)
 	Errors(name, cursor string, limit int) (*runtime.ErrorPage, error)
 	LateEvents(name string, offset int64, limit int) (*runtime.LatePage, error)
+	Changes(name string, after stream.Position) (*runtime.ChangeReader, error)
 	WatermarkInfo(name string) (*runtime.WatermarkInfo, error)
 	SinkTrouble() []string
 }
@@ -71,10 +72,13 @@ type Deps struct {
 	Groups func(id stream.ID) ([]group.Info, error)
 	// Narrow adds to a condition on a view what a link is held to.
 	Narrow func(l *auth.Link, view, where string) (string, error)
+
+	corrections *corrections
 }
 
 // Mount adds the pages to an app.
 func Mount(r fiber.Router, d Deps) {
+	d.corrections = newCorrections(d.Views)
 	r.Get("/assets/*", assets)
 	r.Get("/", d.page(d.overview))
 	r.Get("/d/:name", d.page(d.dashboard))

@@ -1,9 +1,7 @@
 package pages
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -111,96 +109,4 @@ func held(w *runtime.WatermarkInfo) string {
 		}
 	}
 	return say + "."
-}
-
-// lateRead and lateBars bound what a page tells of late events.
-const (
-	lateRead = 2000
-	lateBars = 30
-)
-
-// lateSteps part late events by how much too late they came: less than each, spans says it in words.
-var (
-	lateSteps = []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
-	spans     = []string{"10 s", "1 minute", "10 minutes", "1 hour", "1 day"}
-)
-
-// late tells of the events that the view refused: the newest, and how many came over time.
-func (d Deps) late(p *ui.ViewPage, info runtime.Info) {
-	p.LateNote = fmt.Sprintf("Late events: %s.", info.Late)
-	if info.AllowedLateness != nil {
-		p.LateNote = fmt.Sprintf("An event that comes up to %v after its window was final corrects it; later ones are refused and kept in late_%s.", info.AllowedLateness, info.Name)
-	}
-	page, err := d.Views.LateEvents(info.Name, max(0, info.Counts.LateDropped-lateRead), lateRead)
-	if err != nil || len(page.Events) == 0 {
-		return
-	}
-	type refused struct {
-		at, met time.Time
-		ok      bool
-	}
-	list := make([]refused, len(page.Events))
-	var first, last time.Time
-	for i, l := range page.Events {
-		at, err1 := time.Parse(time.RFC3339Nano, text(l.Time))
-		met, err2 := time.Parse(time.RFC3339Nano, text(l.Watermark))
-		list[i] = refused{at, met, err1 == nil && err2 == nil}
-		if list[i].ok {
-			if first.IsZero() || met.Before(first) {
-				first = met
-			}
-			if met.After(last) {
-				last = met
-			}
-		}
-	}
-	for i := len(page.Events) - 1; i >= 0 && len(p.Late) < shownLetters; i-- {
-		l := page.Events[i]
-		windows := make([]string, len(l.Windows))
-		for j, w := range l.Windows {
-			windows[j] = text(w.Start) + " – " + text(w.End)
-		}
-		by := "–"
-		if list[i].ok {
-			by = list[i].met.Sub(list[i].at).Round(time.Second).String()
-		}
-		p.Late = append(p.Late, ui.LateLine{Time: text(l.Time), By: by, Windows: strings.Join(windows, ", "), Event: clip(l.Event, 300)})
-	}
-	by := make([]int, len(lateSteps)+1)
-	most := time.Duration(0)
-	for _, l := range list {
-		if l.ok {
-			too := l.met.Sub(l.at)
-			i, _ := slices.BinarySearch(lateSteps, too)
-			by[i]++
-			most = max(most, too)
-		}
-	}
-	for i, n := range by {
-		name := "longer too late"
-		if i < len(lateSteps) {
-			name = "up to " + spans[i] + " too late"
-		}
-		if n > 0 {
-			p.LateBy = append(p.LateBy, ui.Fact{Name: name, Value: fmt.Sprint(n), Title: fmt.Sprintf("of the newest %d that were refused; the latest came %v too late", len(list), most.Round(time.Second))})
-		}
-	}
-	step := max(last.Sub(first)/lateBars, time.Second)
-	counts := make([]int, lateBars)
-	worst := make([]time.Duration, lateBars)
-	for _, l := range list {
-		if l.ok {
-			i := min(lateBars-1, int(l.met.Sub(first)/step))
-			counts[i]++
-			worst[i] = max(worst[i], l.met.Sub(l.at))
-		}
-	}
-	highest := slices.MaxFunc(counts, cmp.Compare[int])
-	for i, n := range counts {
-		from := first.Add(time.Duration(i) * step).UTC().Format("2006-01-02 15:04:05")
-		p.LateBars = append(p.LateBars, ui.LateBar{
-			From: from, Height: n * 70 / max(highest, 1),
-			Title: fmt.Sprintf("%s: %s, late by up to %v", from, plural(int64(n), "event"), worst[i].Round(time.Second)),
-		})
-	}
 }

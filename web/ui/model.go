@@ -247,18 +247,22 @@ type ViewPage struct {
 	Errors                               []DeadLetter
 	Late                                 []LateLine
 	LateNote                             string
-	LateBars                             []LateBar
-	LateBy                               []Fact // how many were refused, by how much too late they were
-	Dashboards                           []Link
+	// LateBars are of one span of time each; the highest of them stand for LateMost and LateWorst.
+	LateBars            []LateBar
+	LateMost, LateWorst string
+	// CorrectedBy and LateBy count corrections and refused events by how late they came.
+	CorrectedBy, LateBy []Fact
+	Dashboards          []Link
 }
 
 // LateLine is an event that was refused.
 type LateLine struct{ Time, By, Windows, Event string }
 
-// LateBar counts refused events of a span of time; Height is of 70.
+// LateBar tells of what came late in a span of time: how high the bars are of how many rows were
+// corrected and events refused, and of how late the latest of them came. Heights are of 70.
 type LateBar struct {
-	From, Title string
-	Height      int
+	From, Title                                string
+	Corrected, Refused, CorrectedBy, RefusedBy int
 }
 
 // DashboardsJSON is where a panel could be put.
