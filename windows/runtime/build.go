@@ -106,6 +106,9 @@ func (v *view) buildAndSwitch(ctx context.Context, doc *stored, stopOld func()) 
 	if err := w.commit(); err != nil {
 		return err
 	}
+	if err := w.expireBeside(old); err != nil {
+		return err
+	}
 	return v.switchTo(w)
 }
 

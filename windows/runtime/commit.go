@@ -108,7 +108,7 @@ func (w *worker) commitEpoch() error {
 		next.Live = v.mu.live
 		v.mu.Unlock()
 	}
-	head, err := w.expireChanges(b, &next)
+	head, err := w.expireChanges(b, &next, next.AppendTime)
 	if err != nil {
 		b.Discard()
 		return err

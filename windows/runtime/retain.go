@@ -11,9 +11,10 @@ import (
 )
 
 // Retention of views (R3). Rows expire by their own time, against the view's watermark; changes by
-// when they were made, in the log's append time. Both are functions of the log, so a rebuild keeps
-// the same rows. Expiry is no change: nobody is told but by as_of.oldest and the gap in front of a
-// position that is gone.
+// when they were made, in the log's append time. Both are functions of the log. While nothing comes,
+// both go on by the clock, as the watermark of a silent stream does (W5): see [Service.Keep]. A rebuild
+// keeps the same rows, because what has expired does not come back. Expiry is no change: nobody is told
+// but by as_of.oldest and the gap in front of a position that is gone.
 
 // retentionSteps is into how many steps a retention is divided: rows and changes go a step at a
 // time, so that they are looked for once a step.
@@ -52,19 +53,28 @@ func expired(oldest *windows.Micros, at windows.Micros) bool {
 	return oldest != nil && at != windows.NoTime && at < *oldest
 }
 
+// oldestAt is the time of the oldest row that is kept where a watermark stands, a step at a time.
+func (d *stored) oldestAt(watermark windows.Micros) windows.Micros {
+	oldest, step := watermark-d.Retention, d.step()
+	return oldest - ((oldest%step)+step)%step
+}
+
 // expireRows removes the rows that the watermark has left behind by the retention.
 func (w *worker) expireRows(b *kv.Batch, next *progress) error {
-	wm := next.AsOf.Watermark
 	next.AsOf.Oldest = next.Oldest
-	if w.doc.Retention == 0 || wm == windows.NoWatermark {
+	if w.doc.Retention == 0 || next.AsOf.Watermark == windows.NoWatermark {
 		return nil
 	}
-	step := w.doc.step()
-	oldest := wm - w.doc.Retention
-	oldest -= ((oldest % step) + step) % step
+	oldest := w.doc.oldestAt(next.AsOf.Watermark)
 	if next.Oldest != nil && oldest <= *next.Oldest {
 		return nil
 	}
+	next.Oldest, next.AsOf.Oldest = &oldest, &oldest
+	return w.dropRows(b, next, oldest)
+}
+
+// dropRows removes the rows with an earlier time.
+func (w *worker) dropRows(b *kv.Batch, next *progress, oldest windows.Micros) error {
 	prefix := rowsKey(w.v.id, w.doc.Version)
 	it := w.svc.kv.Iter(prefix, kv.PrefixEnd(prefix))
 	var err error
@@ -75,28 +85,29 @@ func (w *worker) expireRows(b *kv.Batch, next *progress) error {
 			next.Rows--
 		}
 	}
-	next.Oldest, next.AsOf.Oldest = &oldest, &oldest
 	return errors.Join(err, it.Close())
 }
 
-// expireChanges removes the changes that were made before the retention, but none that a sink has
-// not taken; late records, row errors and alarms go with the changes of their time. It returns the
-// view's new head when the change stream begins elsewhere now.
-func (w *worker) expireChanges(b *kv.Batch, next *progress) (*head, error) {
+// expireChanges removes the changes that were made before the retention at an append time, but none
+// that a sink has not taken; late records, row errors and alarms go with the changes of their time. It
+// returns the view's new head when the change stream begins elsewhere now.
+func (w *worker) expireChanges(b *kv.Batch, next *progress, at windows.Micros) (*head, error) {
 	if w.doc.Retention == 0 {
 		next.Marks = nil
 		return nil, nil
 	}
 	marks := append([]mark{}, next.Marks...)
-	if n := len(marks); n == 0 || next.AppendTime-marks[n-1].At >= w.doc.step() {
+	if n := len(marks); n == 0 || next.AppendTime-marks[n-1].At >= w.doc.step() || at > next.AppendTime {
 		if n > 0 && before(marks[n-1].Position, w.done.Position) { // the last epoch of the step before
 			marks = append(marks, mark{w.done.AppendTime, w.done.Position})
 		}
-		marks = append(marks, mark{next.AppendTime, next.Position})
+		if n = len(marks); n == 0 || before(marks[n-1].Position, next.Position) {
+			marks = append(marks, mark{next.AppendTime, next.Position})
+		}
 	}
 	gone := -1
 	for i, m := range marks {
-		if m.At <= next.AppendTime-w.doc.Retention && (!w.serving || w.svc.sinksHold(w.v, m.Position)) {
+		if m.At <= at-w.doc.Retention && (!w.serving || w.svc.sinksHold(w.v, m.Position)) {
 			gone = i
 		}
 	}

@@ -34,6 +34,11 @@ type Options struct {
 	Logger *slog.Logger
 	// Now is the clock of the pace and of emit times; nil is time.Now.
 	Now func() time.Time
+	// Clock is what the retention of views goes by while their streams are silent; nil is Now.
+	Clock func() time.Time
+	// KeepPeriod is how often views that have nothing to do look for what has expired. Zero means a
+	// minute; negative: only Keep does.
+	KeepPeriod time.Duration
 	// EpochEvents is how many events at most make an epoch with final changes, 32,768 when 0;
 	// PendingEvents bounds every epoch, 262,144 when 0. A batch is never split.
 	EpochEvents, PendingEvents int
@@ -56,6 +61,10 @@ func (o Options) WithDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Clock == nil {
+		o.Clock = o.Now
+	}
+	o.KeepPeriod = cmp.Or(o.KeepPeriod, keepPeriod)
 	o.EpochEvents = cmp.Or(o.EpochEvents, 32_768)
 	o.PendingEvents = cmp.Or(o.PendingEvents, 262_144)
 	o.MaxCrashes = cmp.Or(o.MaxCrashes, 3)
@@ -94,6 +103,7 @@ type Service struct {
 	}
 	workers sync.WaitGroup
 	budget  budget
+	ages    ages
 	pumps   []*pump
 	// outgrown is told when a view has met an entry with a wider column than it is bound to.
 	outgrown chan struct{}
@@ -152,6 +162,7 @@ func (s *Service) Attach(kind catalog.Kind, a Attachment) { s.attachments[kind] 
 func Open(o Options) (*Service, error) {
 	o = o.WithDefaults()
 	s := &Service{Options: o, kv: o.KV, log: o.Log, logger: o.Logger, attachments: map[catalog.Kind]Attachment{}, outgrown: make(chan struct{}, 1)}
+	s.ages.opened = o.Clock()
 	s.mu.views, s.budget.bytes = map[string]*view{}, o.StateBytes
 	for _, kind := range kinds {
 		for _, e := range o.Catalog.List(kind) {
@@ -196,6 +207,9 @@ func (s *Service) Run(ctx context.Context) error {
 		s.workers.Go(func() { p.run(ctx) })
 	}
 	s.workers.Go(func() { s.keepWiden(ctx) })
+	if s.KeepPeriod > 0 {
+		s.workers.Go(func() { s.keepRetention(ctx) })
+	}
 	<-ctx.Done()
 	s.mu.Lock()
 	s.mu.ending = true

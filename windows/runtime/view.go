@@ -194,8 +194,10 @@ type view struct {
 		warned   []query.Warning
 		columns  []Column
 		// held is how far each sink is with the view's changes.
-		held   map[*pump]stream.Position
-		work   map[uint32]*workNote
+		held map[*pump]stream.Position
+		work map[uint32]*workNote
+		// asks is how the worker that serves is asked; nil: none runs.
+		asks   *asks
 		watch  map[chan struct{}]struct{}
 		cancel context.CancelCauseFunc
 		ended  chan struct{}

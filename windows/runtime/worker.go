@@ -69,6 +69,8 @@ type worker struct {
 	// out is what was taken already when poison was looked for; commit uses it.
 	out  *engine.Output
 	wish bool
+	// looked: no row with an earlier time was left when the clock had one looked for; nil: none was.
+	looked *windows.Micros
 	// work notes whether a crash now would be one with an epoch in work.
 	work *workNote
 }
@@ -226,6 +228,8 @@ func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
 	defer stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	asks, deaf := w.listen()
+	defer deaf()
 	w.wantClock(w.eng.HasOpen())
 	if err := w.commitFirst(); err != nil {
 		return err
@@ -248,6 +252,13 @@ func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
 			}
 		} else {
 			w.drained(end)
+		}
+		select {
+		case answer := <-asks:
+			if err := w.asked(answer, !ok && w.in.entries == 0); err != nil {
+				return err
+			}
+		default:
 		}
 		commit, wait := w.pace.due(w.now(), w.in, !ok)
 		if commit {
@@ -275,6 +286,10 @@ func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
 		case <-ctx.Done():
 		case <-news:
 		case <-timer.C:
+		case answer := <-asks:
+			if err := w.asked(answer, w.in.entries == 0); err != nil {
+				return err
+			}
 		}
 	}
 }

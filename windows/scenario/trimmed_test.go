@@ -29,6 +29,7 @@ var trimmedViews = map[string]string{
 	"best":     `"sql":"SELECT window_start, country, amount FROM tumble(shop, ts, INTERVAL '1 minute') QUALIFY row_number() OVER (PARTITION BY window_start ORDER BY amount DESC) <= 2","allowed_lateness":"1m"`,
 	"errors":   `"sql":"SELECT window_start, sum(CAST(country AS BIGINT)) AS total FROM tumble(shop, ts, INTERVAL '1 minute') GROUP BY ALL","allowed_lateness":"1m","retention":"3h"`,
 	"above":    `"sql":"SELECT window_start, max(total) AS most FROM tumbles GROUP BY ALL"`,
+	"fading":   `"sql":"SELECT window_end, country, min(amount) AS least FROM tumble(shop, ts, INTERVAL '1 minute') GROUP BY ALL","retention":"2h"`,
 	"totals":   `"sql":"SELECT country, count(*) AS n FROM shop GROUP BY ALL"`,
 }
 
@@ -108,6 +109,14 @@ func TestVerifyTellsWhatATrimmedLogStillTells(t *testing.T) {
 			}
 			check(fmt.Sprintf("round %d, rebuilt", round))
 		}
+	}
+	// What expires while nothing comes is missing on both sides.
+	for range 3 {
+		passed.Add(int64(time.Hour))
+		if err := w.Views.Keep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		check("in a quiet time")
 	}
 	if told[verify.Equal] == 0 || told[verify.CannotTell] < 20 {
 		t.Errorf("%v", told)

@@ -45,7 +45,7 @@ type World struct {
 	Dir string
 	// Options are those of the service; set before Open, kept over Crash. Parse may be DuckDB's own.
 	Options runtime.Options
-	// Clock is the log's; nil: the real one.
+	// Clock is the log's and that of the views' retention; nil: the real one.
 	Clock func() time.Time
 	// AcceptLoss lets a log go on that ends before what the views have read.
 	AcceptLoss bool
@@ -102,6 +102,7 @@ func (w *World) open() {
 	w.must(err)
 	views := w.Options
 	views.KV, views.Log, views.Registry, views.Catalog, views.Logger = w.KV, w.Log, w.Registry, w.Catalog, quiet
+	views.Clock, views.KeepPeriod = w.Clock, -1
 	if views.Parse == nil {
 		views.Parse = Parse
 	}
