@@ -2,6 +2,8 @@
 
 import { h, patch } from "./dom.js";
 import { cell, time, clockOf, ago } from "./format.js";
+import { stringify } from "./json.js";
+import { link } from "./server.js";
 
 const KEEP = 60;
 const ALARMS_OF = 7 * 864e5; // alarms of so many milliseconds are read at the least, not all that there ever were
@@ -14,8 +16,23 @@ function everySecond(panel) {
   return true;
 }
 
-// newest says that the panel is not about a range that ends: it shows what comes.
-const newest = (panel) => [panel.board.window.fixed && "the newest, whatever the range"];
+// equal says whether a field has the value of a filter.
+const equal = (v, wanted) => stringify(v ?? null) === stringify(wanted);
+
+// fieldOf is the name under which an object has a column, however it is spelt.
+const fieldOf = (object, column) => Object.keys(object ?? {}).find((k) => k.toLowerCase() === column.toLowerCase());
+
+// passes says whether an event or an alarm's row is one of those that the board's filters leave. What
+// no event has had so far is no column of theirs; known gathers what they have.
+function passes(panel, object) {
+  if (object === null || typeof object !== "object") return true;
+  for (const k in object) panel.known.add(k.toLowerCase());
+  return [...panel.board.filters].every(([name, value]) => !panel.known.has(name.toLowerCase()) || equal(object[fieldOf(object, name)], value));
+}
+
+// unfiltered names the filters that a panel can't take in.
+const unfiltered = (panel) => (panel.missing ?? (panel.known.size ? [...panel.board.filters.keys()].filter((name) => !panel.known.has(name.toLowerCase())) : []));
+const notBy = (panel) => unfiltered(panel).length > 0 && `not by ${unfiltered(panel).join(", ")}`;
 
 // summary is an event as one line: its fields without the time, which the line shows already, and
 // with what only machines read, ids, at the end.
@@ -27,10 +44,33 @@ function summary({ event, time: at }, tz) {
   return fields.map(([k, v]) => h("span", null, h("i", null, k), " ", cell(v, null, tz)));
 }
 
-// Feed shows the newest events of a stream, or changes of a view, as they arrive.
+// Feed shows the newest events of a stream, or changes of a view, as they arrive; of a range that
+// stands still, what history has of it.
 export const Feed = (Panel) =>
   class extends Panel {
     events = [];
+
+    // open reads the past of a fixed range; what comes later does not belong into it.
+    open() {
+      this.still = this.board.window.fixed && !link && !/^late_/.test(this.config.view);
+      if (!this.still) return super.open();
+      let wanted = true;
+      this.past().then(
+        (found) => {
+          if (!wanted) return;
+          Object.assign(this, found, { catching: false, failed: null, dirty: true, forced: true });
+        },
+        (x) => {
+          if (!wanted) return;
+          Object.assign(this, { catching: false, failed: { ...x.problem, code: x.problem?.type?.split("/").pop(), message: x.message }, dirty: true, forced: true });
+        },
+      );
+      return () => (wanted = false);
+    }
+
+    async past() {
+      return (await import("./past.js")).past(this.config.view, this.board.window, this.board.filters, KEEP);
+    }
 
     request() {
       return { to: this.config.view, from: { time: new Date(Date.now() - 120000).toISOString() } };
@@ -41,12 +81,12 @@ export const Feed = (Panel) =>
       let list = m.events;
       if (m.type === "changes") list = m.changes.filter((c) => c.op === "+").map((c) => ({ event: c.row, time: Object.values(c.row).find((v) => /^\d{4}-\d\d-\d\dT/.test(v)), status: c.status }));
       if (!list) return false;
-      this.events = (this.events ?? []).concat(list).slice(-KEEP);
+      this.events = this.events.concat(list.filter((e) => passes(this, e.event))).slice(-KEEP);
       return true;
     }
 
     asking() {
-      this.events = [];
+      Object.assign(this, { events: [], known: new Set(), all: undefined, timeless: false, missing: undefined });
     }
 
     // facts are lines of the passport.
@@ -60,16 +100,31 @@ export const Feed = (Panel) =>
     }
 
     remarks() {
-      return newest(this);
+      const { fixed } = this.board.window;
+      return [fixed && (!this.still ? "live events, whatever the range" : this.timeless ? "no column of time: whatever the range" : "events of the range, from history"), notBy(this)];
     }
 
     draw() {
+      if (this.still) return this.#past();
       const newest = this.events.at(-1);
       patch(this.foot, newest ? [h("span", null, `newest ${ago(Date.now() - Date.parse(newest.append_time ?? newest.time))}`), newest.offset === undefined ? "" : h("span", { class: "num", title: "partition/offset" }, `${newest.partition}/${newest.offset}`)] : []);
       if (!this.events.length) {
         patch(this.body, [h("div", { class: "state empty" }, h("strong", null, "Listening"), h("p", null, "The next event appears here as it arrives."))]);
         return;
       }
+      this.#list();
+    }
+
+    // #past draws what the range held.
+    #past() {
+      const n = this.events.length;
+      const all = this.all ?? n;
+      patch(this.foot, n ? [h("span", null, all > n ? `the newest ${n} of ${all.toLocaleString("en")}` : n === 1 ? "1 event" : `${n} events`)] : []);
+      if (n) this.#list();
+      else patch(this.body, [h("div", { class: "state empty" }, h("strong", null, "No events in this range"), h("p", null, "History has none; the newest ones take a few seconds to get there."))]);
+    }
+
+    #list() {
       patch(this.body, [
         h(
           "ol",
@@ -98,14 +153,17 @@ export const Alerts = (Panel) =>
     }
 
     asking() {
-      this.alerts = new Map();
+      Object.assign(this, { alerts: new Map(), known: new Set() });
     }
 
     take(m) {
       if (m.type === "progress") return !this.alerts.size;
       if (m.type !== "alerts") return false;
       this.number = m.seq;
+      const { from, to, fixed } = this.board.window;
       for (const a of m.alerts) {
+        const at = Date.parse(a.event_time ?? a.emit_time);
+        if (!passes(this, a.row) || (fixed && !(at >= from && at < to))) continue;
         const first = this.alerts.get(a.alert_id)?.first ?? a.emit_time;
         this.alerts.delete(a.alert_id);
         this.alerts.set(a.alert_id, { ...a, first });
@@ -123,13 +181,18 @@ export const Alerts = (Panel) =>
     }
 
     remarks() {
-      return newest(this);
+      return [this.board.window.fixed && "alarms of the range", notBy(this)];
     }
 
     draw() {
+      const { fixed } = this.board.window;
       const list = [...this.alerts.values()].sort((a, b) => ((a.event_time ?? a.emit_time) < (b.event_time ?? b.emit_time) ? 1 : -1)).slice(0, 30);
       if (!list.length) {
         patch(this.foot, this.live.state === "live" ? [h("span", null, "watching: the feed is alive")] : []);
+        if (fixed || this.board.filters.size) {
+          patch(this.body, [h("div", { class: "state empty" }, h("strong", null, `No alert ${fixed ? "in this range" : `since ${time(new Date(this.since).toISOString(), this.tz)}`}${this.board.filters.size ? " for these filters" : ""}`))]);
+          return;
+        }
         patch(this.body, [h("div", { class: "state empty" }, h("strong", null, `No alert since ${time(new Date(this.since).toISOString(), this.tz)}`), h("p", null, "The rule is watching: an alert appears here the moment it fires."))]);
         return;
       }

@@ -82,7 +82,12 @@ class Panel {
     this.settled = false;
     this.forced = true; // what was asked for is drawn also while paused
     this.asking();
-    this.stop = this.live.subscribe(this.request(), (m) => this.#message(m));
+    this.stop = this.open();
+  }
+
+  // open begins to follow what the panel shows and returns what ends that.
+  open() {
+    return this.live.subscribe(this.request(), (m) => this.#message(m));
   }
 
   asking() {}
@@ -117,6 +122,7 @@ class Panel {
   }
 
   #frame() {
+    if (this.still) this.heard = Date.now(); // nothing is to be heard of what stands still
     const quiet = Date.now() - this.heard;
     const stale = this.live.state === "reconnecting" || this.live.state === "ended" || quiet > STALE_AFTER;
     if (stale !== this.stale) this.root.classList.toggle("stale", (this.stale = stale));
