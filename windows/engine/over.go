@@ -166,6 +166,24 @@ func (o *over) call(c *query.OverCall, col agg.Column, out *row.Vector, n int) {
 			}
 			out.AppendInt64(peers)
 		}
+	case "percent_rank":
+		for i := range n {
+			out.AppendFloat64(float64(o.lo[i]) / float64(max(1, n-1)))
+		}
+	case "cume_dist":
+		for i := range n {
+			out.AppendFloat64(float64(o.hi[i]) / float64(n))
+		}
+	case "ntile": // the parts in front are longer by one row, as many as it takes
+		parts := min(c.Offset, int64(n))
+		for i := range int64(n) {
+			size, longer := int64(n)/parts, int64(n)%parts
+			if in := longer * (size + 1); i < in {
+				out.AppendInt64(1 + i/(size+1))
+			} else {
+				out.AppendInt64(1 + longer + (i-in)/size)
+			}
+		}
 	case "lag", "lead":
 		by := c.Offset
 		if name == "lag" {
@@ -182,15 +200,27 @@ func (o *over) call(c *query.OverCall, col agg.Column, out *row.Vector, n int) {
 				out.AppendNull()
 			}
 		}
-	case "first_value", "last_value":
+	case "first_value", "last_value", "nth_value":
 		v := o.in.Cols[c.Args[0]]
 		for i := range n {
 			lo, hi := o.frame(c, i, n)
-			at, step := lo, 1
-			if name == "last_value" {
+			at, step, others := lo, 1, int64(0)
+			switch name {
+			case "last_value":
 				at, step = hi-1, -1
+			case "nth_value":
+				others = c.Offset - 1
 			}
-			for c.IgnoreNulls && at >= lo && at < hi && v.IsNull(at) {
+			if !c.IgnoreNulls {
+				at, others = at+int(min(others, int64(n))), 0
+			}
+			for c.IgnoreNulls && at >= lo && at < hi {
+				if !v.IsNull(at) {
+					if others == 0 {
+						break
+					}
+					others--
+				}
 				at += step
 			}
 			if at >= lo && at < hi {

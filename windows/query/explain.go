@@ -132,7 +132,12 @@ func operator(p *Plan, n Node) string {
 			if c.Filter >= 0 {
 				calls[i] += " where " + row.QuoteName(fields[c.Filter].Name)
 			}
-			if c.Offset != 1 {
+			switch {
+			case c.Name == "ntile":
+				calls[i] += fmt.Sprintf(" of %d", c.Offset)
+			case c.Name == "nth_value":
+				calls[i] += fmt.Sprintf(" number %d", c.Offset)
+			case c.Offset != 1:
 				calls[i] += fmt.Sprintf(" %d away", c.Offset)
 			}
 			if c.Default >= 0 {

@@ -310,7 +310,8 @@ func (b *binder) call(e *call, s *scope) *expr.Expr {
 	}
 	for _, a := range e.args {
 		if alias := a.head().alias; alias != "" && e.name != "struct_pack" {
-			refuse(unsupported(place(a, e.at), "%s takes its arguments by place, not by name", e.name))
+			refuse(unsupported(place(a, e.at), "%s takes its arguments by place, not by name", e.name).
+				WithHint("leave %s := out", alias))
 		}
 	}
 	if e.name == "nullif" && len(e.args) == 2 {
@@ -319,7 +320,7 @@ func (b *binder) call(e *call, s *scope) *expr.Expr {
 		return b.made(e)(expr.Case([]*expr.Expr{same}, []*expr.Expr{expr.Const(nullValue())}, x))
 	}
 	if e.name == "struct_pack" {
-		refuse(unsupported(e.at, "making a STRUCT isn't supported in a view").WithHint("select its members as columns"))
+		return b.structOf(e, s)
 	}
 	args := make([]*expr.Expr, len(e.args))
 	for i, a := range e.args {
@@ -331,4 +332,21 @@ func (b *binder) call(e *call, s *scope) *expr.Expr {
 		}
 	}
 	return b.made(e)(expr.Call(e.name, args))
+}
+
+// structOf binds {'a': x, 'b': y}.
+func (b *binder) structOf(e *call, s *scope) *expr.Expr {
+	var names []string
+	var args []*expr.Expr
+	for _, a := range e.args {
+		name, x := a.head().alias, b.value(a, s)
+		if name == "" {
+			refuse(problem.New(422, "bad_sql", "a member of a STRUCT has no name").At(place(a, e.at)).WithHint("write {'name': value}"))
+		}
+		if x.Type.Kind == row.Null { // as DuckDB types a column of NULLs
+			x = b.made(a)(expr.Cast(x, row.Scalar(row.Integer), false))
+		}
+		names, args = append(names, name), append(args, x)
+	}
+	return b.made(e)(expr.Struct(names, args))
 }

@@ -36,6 +36,9 @@ func functionHint(e *call) *problem.Problem {
 			WithHint("a view must give the same rows when it is built again; md5(…) of a column spreads rows evenly")
 	case settings[e.name]:
 		return unsupported(e.at, "%s() isn't supported in a view", e.name).WithHint("a view reads events only")
+	case e.name == "row":
+		return unsupported(e.at, "a row without names isn't supported in a view").
+			WithHint("give its members names: {'a': …, 'b': …}")
 	case e.name == "timezone":
 		return unsupported(e.at, "AT TIME ZONE isn't supported").
 			WithHint("times are UTC; add an INTERVAL, or convert where the rows are shown")

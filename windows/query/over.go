@@ -42,22 +42,28 @@ type Best struct {
 
 // OverCall is one window function of an Over.
 type OverCall struct {
-	// Name is row_number, rank, dense_rank, lag, lead, first_value, last_value, or that of an
-	// aggregate, for which Func and Spec are set.
+	// Name is one of WindowFunctions, or that of an aggregate, for which Func and Spec are set.
 	Name string
 	Func *agg.Func
 	Spec agg.Spec
 	// Args are columns of the input. Lag and lead have one, and their Offset and Default.
-	Args    []int
-	Filter  int   // BOOLEAN column of the input, −1 without; aggregates only
-	Offset  int64 // lag, lead: how many rows away
-	Default int   // lag, lead: column of the value where there is no such row; −1: NULL
-	// IgnoreNulls leaves out rows whose argument is NULL; lag, lead, first_value and last_value only.
+	Args   []int
+	Filter int // BOOLEAN column of the input, −1 without; aggregates only
+	// Offset is the number in the text: how many rows away (lag, lead), which row (nth_value), how many
+	// parts (ntile).
+	Offset  int64
+	Default int // lag, lead: column of the value where there is no such row; −1: NULL
+	// IgnoreNulls leaves out rows whose argument is NULL; where a value is taken from another row only.
 	IgnoreNulls bool
-	// Frame is what first_value, last_value and aggregates look at.
+	// Frame is what first_value, last_value, nth_value and aggregates look at.
 	Frame Frame
 	Type  row.Type
 	Text  string
+}
+
+// WindowFunctions are the window functions that are no aggregates.
+var WindowFunctions = []string{
+	"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value", "nth_value",
 }
 
 // Frame is a part of a partition around a row.
@@ -327,6 +333,18 @@ func (o *overs) bind(e *over) boundOver {
 	case "row_number", "rank", "dense_rank":
 		plainCall(0)
 		c.Type = row.Scalar(row.BigInt)
+	case "percent_rank", "cume_dist":
+		plainCall(0)
+		c.Type = row.Scalar(row.Double)
+	case "ntile":
+		plainCall(1)
+		c.Type = row.Scalar(row.BigInt)
+		c.Offset = x.positive(e, e.args[0])
+	case "nth_value":
+		plainCall(2)
+		c.Type = args[0].Type
+		c.Args = []int{x.column(e.args[0])}
+		c.Offset = x.positive(e, e.args[1])
 	case "lag", "lead":
 		plainCall(1)
 		c.Type = args[0].Type
@@ -351,7 +369,7 @@ func (o *overs) bind(e *over) boundOver {
 	default:
 		if !isAggregate(e.name) {
 			refuse(unsupported(e.at, "%s OVER isn't supported in a view", e.name).
-				WithHint("the window functions are row_number, rank, dense_rank, lag, lead, first_value, last_value and the aggregates"))
+				WithHint("the window functions are %s and the aggregates", strings.Join(WindowFunctions, ", ")))
 		}
 		o.aggregate(e, c, args)
 	}
@@ -361,6 +379,15 @@ func (o *overs) bind(e *over) boundOver {
 		refuse(problem.New(422, "bad_sql", "%s takes no IGNORE NULLS", e.name).At(e.at))
 	}
 	return out
+}
+
+// positive is the value of a constant that a window function counts with.
+func (x *beneath) positive(e *over, n sqlExpr) int64 {
+	count := x.b.count(n, e.name)
+	if count < 1 {
+		refuse(problem.New(422, "bad_sql", "%s takes a number of at least 1", e.name).At(place(n, e.at)))
+	}
+	return count
 }
 
 // checkPeers refuses what depends on the order of rows that are equal in the window's: a frame that
@@ -383,6 +410,10 @@ func (o *overs) checkPeers(e *over, c *OverCall) {
 	if c.Func == nil && c.Type.Kind != row.Null && (c.Frame.Start.Distance || c.Frame.End.Distance) && strings.HasSuffix(c.Name, "_value") {
 		refuse(unsupported(e.at, "%s over a RANGE with a distance isn't supported in a view: equal rows have no order there", e.name).
 			WithHint("use ROWS, or min and max"))
+	}
+	if c.Name == "nth_value" && !c.Frame.Start.Unbounded {
+		refuse(unsupported(e.at, "nth_value over a frame that begins with the rows equal to the current one in ORDER BY isn't supported in a view: their order is open").
+			WithHint("use ROWS"))
 	}
 	if ordered {
 		refuse(unsupported(e.at, "%s over a frame that ends with the rows equal to the current one in ORDER BY isn't supported in a view: their order is open", e.name).

@@ -6,7 +6,7 @@ import "strings"
 // answer.
 func tieSensitive(w object) bool {
 	switch w["type"] {
-	case "WINDOW_ROW_NUMBER", "WINDOW_LAG", "WINDOW_LEAD", "WINDOW_FIRST_VALUE", "WINDOW_LAST_VALUE", "WINDOW_NTILE":
+	case "WINDOW_ROW_NUMBER", "WINDOW_LAG", "WINDOW_LEAD", "WINDOW_FIRST_VALUE", "WINDOW_LAST_VALUE", "WINDOW_NTILE", "WINDOW_NTH_VALUE":
 		return true
 	}
 	start, _ := w["start"].(string)
@@ -43,6 +43,8 @@ func settleWindow(w object, by []any) {
 			return
 		}
 		replace(w, coalesce(peers, oneByOne(w, by)))
+	case w["type"] == "WINDOW_NTH_VALUE" && w["end"] == peersBound:
+		replace(w, whereThereAreAsMany(w, by, ignores))
 	case value && ignores && other == peersBound:
 		replace(w, coalesce(oneByOne(w, by), peersValue(w, by, true)))
 	default:
@@ -76,6 +78,28 @@ func peersValue(w object, by []any, ignores bool) object {
 	v["type"], v["function_name"], v["children"] = "WINDOW_AGGREGATE", name, append(args, place)
 	v["start"], v["end"], v["ignore_nulls"], v["alias"] = peersBound, peersBound, false, ""
 	return v
+}
+
+// whereThereAreAsMany is the nth value of the partition where a frame that begins with the partition
+// and ends with the peers of a row has as many rows, else NULL.
+func whereThereAreAsMany(w object, by []any, ignores bool) object {
+	nth, _ := copied(w).(object)
+	args, _ := nth["children"].([]any)
+	count, _ := copied(w).(object)
+	count["type"], count["function_name"], count["children"] = "WINDOW_AGGREGATE", "count_star", []any{}
+	if ignores {
+		count["function_name"], count["children"] = "count", []any{copied(args[0])}
+	}
+	count["ignore_nulls"], count["alias"] = false, ""
+	nth["orders"], nth["start"], nth["end"], nth["alias"] = settled(nth["orders"], by), "UNBOUNDED_PRECEDING", "UNBOUNDED_FOLLOWING", ""
+	enough := object{"class": "COMPARISON", "type": "COMPARE_GREATERTHANOREQUALTO", "alias": "", "query_location": nowhere, "left": count, "right": copied(args[1])}
+	return object{
+		"class": "CASE", "type": "CASE_EXPR", "alias": "", "query_location": nowhere,
+		"case_checks": []any{object{"when_expr": enough, "then_expr": nth}}, "else_expr": object{
+			"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "query_location": nowhere,
+			"value": object{"type": object{"id": "NULL", "type_info": nil}, "is_null": true},
+		},
+	}
 }
 
 // oneByOne is a first or last value in which the rows on this side of the current one have an order.

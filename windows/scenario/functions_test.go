@@ -28,9 +28,6 @@ const (
 	end       = "<!-- end of what is made -->\n"
 )
 
-// windowFunctions are part of the grammar and not of duckdb_functions().
-var windowFunctions = []string{"row_number", "rank", "dense_rank", "lag", "lead", "first_value", "last_value"}
-
 var name = regexp.MustCompile(`^[A-Za-z]\w*$`)
 
 // functions are DuckDB's, by kind, and those of them that a view has not.
@@ -64,7 +61,7 @@ func TestFunctionsInTheReferenceAreThoseThatThereAre(t *testing.T) {
 	}
 	b.WriteString("| computed incrementally | | |\n| --- | --- | --- |\n")
 	list("aggregates", agg.Names())
-	list("window functions, besides the aggregates", windowFunctions)
+	list("window functions, besides the aggregates", query.WindowFunctions)
 	list("functions of one row", expr.Functions())
 	b.WriteString("\n| in DuckDB 1.1.3 and not in a view | | |\n| --- | --- | --- |\n")
 	for _, kind := range slices.Sorted(maps.Keys(missing)) {
