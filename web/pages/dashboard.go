@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"tidemark/storage/catalog"
 	"tidemark/storage/problem"
+	"tidemark/storage/row"
 	"tidemark/web/api"
 	"tidemark/web/auth"
 	"tidemark/web/ui"
@@ -116,8 +118,11 @@ func (d Deps) first(ctx context.Context, info runtime.Info, def api.Panel, span 
 			}
 		}
 		if def.Type == "stat" {
-			q.Order, q.Limit = x+" DESC", 1
+			q.Order = x + " DESC"
 		}
+	}
+	if def.Type == "stat" {
+		q.Limit = 2 // a second row tells that the first is not the whole number
 	}
 	if q.Limit <= 0 || q.Limit > mostFirst {
 		q.Limit = mostFirst
@@ -133,6 +138,12 @@ func (d Deps) first(ctx context.Context, info runtime.Info, def api.Panel, span 
 		return ui.Table{}
 	}
 	t := ui.Table{Columns: columnsOf(info)}
+	if def.Type == "stat" && a.Rows.Len > 0 {
+		if !alone(a.Rows, columnOf(info, def.X)) {
+			return ui.Table{} // the script puts them together, if that may be
+		}
+		a.Rows.Len = 1
+	}
 	for i := range a.Rows.Len {
 		r := ui.Row{Status: a.Status[i].String()}
 		for j, v := range a.Rows.Cols {
@@ -151,6 +162,17 @@ func (d Deps) first(ctx context.Context, info runtime.Info, def api.Panel, span 
 		}
 	}
 	return pick(t, names)
+}
+
+// alone says whether the first row stands by itself at its instant; x is the column of time, −1 without
+// one.
+func alone(rows *row.Batch, x int) bool {
+	return rows.Len < 2 || x >= 0 && row.TextOf(rows.Cols[x], 0) != row.TextOf(rows.Cols[x], 1)
+}
+
+// columnOf is the place of a column, or −1.
+func columnOf(info runtime.Info, name string) int {
+	return slices.IndexFunc(info.Columns, func(c runtime.Column) bool { return strings.EqualFold(c.Name, name) })
 }
 
 func isTime(info runtime.Info, column string) bool {

@@ -43,7 +43,7 @@ export class Columns {
     this.#comparing = comparing;
     const ranked = [...this.#totals].sort((a, b) => b[1].sum - a[1].sum).map(([name]) => name);
     const kept = this.names.filter((n) => this.#totals.has(n));
-    const names = [...kept, ...ranked.filter((n) => !kept.includes(n))].slice(0, MOST_SERIES);
+    const names = [...kept, ...ranked.filter((n) => !kept.includes(n))].slice(0, Math.min((this.config.series && this.config.limit) || MOST_SERIES, MOST_SERIES));
     this.rest = this.#totals.size - names.length;
     if (names.length !== this.names.length || names.some((n, k) => n !== this.names[k])) {
       this.names = names;

@@ -139,7 +139,7 @@ export function toplist(panel) {
   const { list, how } = byLabel(panel, label, y);
   if (list.some((e) => e.broken)) return patch(panel.body, [cannot(panel, y)]);
   list.sort((a, b) => finite(b.value) - finite(a.value) || String(a.label).localeCompare(String(b.label)));
-  const total = how === "sum" ? list.reduce((n, e) => n + (finite(e.value) || 0), 0) : 0;
+  const total = how === "sum" && !panel.more ? list.reduce((n, e) => n + (finite(e.value) || 0), 0) : 0;
   const shown = list.slice(0, limit || 10);
   const longest = most(shown.map((e) => Math.abs(finite(e.value)) || 0), 1e-9);
   const active = panel.board.filters.get(label);
@@ -161,7 +161,7 @@ export function toplist(panel) {
           ),
         ),
       ),
-      list.length > shown.length ? h("li", { class: "rest muted" }, `and ${list.length - shown.length} more`) : null,
+      list.length > shown.length ? h("li", { class: "rest muted" }, panel.more ? (panel.total ? `and ${(panel.total - shown.length).toLocaleString("en")} more` : "and more") : `and ${(list.length - shown.length).toLocaleString("en")} more`) : null,
     ),
   ]);
 }
@@ -185,6 +185,7 @@ export function bars(panel) {
     }
   }
   const keys = [...at.keys()].slice(0, MOST_BARS);
+  const rest = at.size - keys.length;
   const stacked = style === "stacked";
   const sum = (m) => [...m.values()].reduce((n, v) => n + (v || 0), 0);
   const high = ceiling(Math.max(...keys.map((k) => (stacked ? sum(at.get(k)) : Math.max(...at.get(k).values()))), 1e-9));
@@ -204,7 +205,7 @@ export function bars(panel) {
   });
   patch(panel.body, [
     h("div", { class: "plot-box" }, scale(high, unit), svg, h("ul", { class: "categories" }, keys.map((k) => h("li", null, cell(k, null, panel.tz))))),
-    names.length > 1 ? h("ul", { class: "legend" }, names.slice(0, 8).map((n, j) => h("li", null, h("i", { class: `swatch s${j + 1}` }), n))) : h("ul", { class: "legend" }, h("li", { class: "muted" }, y[0].replaceAll("_", " "))),
+    names.length > 1 ? h("ul", { class: "legend" }, [...names.slice(0, 8).map((n, j) => h("li", null, h("i", { class: `swatch s${j + 1}` }), n)), names.length > 8 ? h("li", { class: "muted" }, `and ${names.length - 8} more`) : null, rest > 0 ? h("li", { class: "muted" }, `the first ${MOST_BARS} of ${at.size.toLocaleString("en")}`) : null]) : h("ul", { class: "legend" }, h("li", { class: "muted" }, y[0].replaceAll("_", " "), rest > 0 ? ` · the first ${MOST_BARS} of ${at.size.toLocaleString("en")}` : "")),
   ]);
 }
 

@@ -4,8 +4,8 @@
 import { h, patch } from "./dom.js";
 import { parse } from "./json.js";
 import { Rows } from "./rows.js";
-import { time, ago, parseRange } from "./format.js";
-import { failure, empty, timeless, remark } from "./states.js";
+import { time, parseRange, identifier } from "./format.js";
+import { failure, empty, timeless, heavy, remark } from "./states.js";
 import { get } from "./server.js";
 import { Feed, Alerts } from "./feeds.js";
 import { stat, toplist, bars, heatmap, histogram } from "./figures.js";
@@ -14,6 +14,9 @@ import { table } from "./table.js";
 const STALE_AFTER = 12000;
 const RETRY_UNKNOWN = 5000;
 const MOST_OLDER = 20000; // rows of the older part of a range
+const MOST_LISTED = 200; // rows that a table holds when its definition names no limit
+const MOST_LINES = 500; // rows of a list, from which on it asks for the largest alone
+const MOST_WHOLE = 50000; // rows that a page puts together; of more it shows nothing rather than a part
 const SAY_FOR = 15000; // how long something that happened is told
 
 // passport is loaded when somebody asks where a number comes from.
@@ -189,12 +192,55 @@ class ViewPanel extends Panel {
     return [this.config.where && `(${this.config.where}\n)`, mine.text].filter(Boolean).join(" AND ");
   }
 
+  get dimensions() {
+    return (this.config.columns ?? []).filter((c) => !c.measure);
+  }
+
+  // apart says that every row is shown by itself: then the first rows are enough. What is put together
+  // of many rows is not.
+  get apart() {
+    return ["table", "histogram"].includes(this.config.type) || this.dimensions.length === 1;
+  }
+
+  // first is how many rows are asked for, in what order; null: all.
+  first() {
+    const { type, order, limit, x, y } = this.config;
+    const ranged = x && this.temporal();
+    if (type === "table") return { limit: limit || MOST_LISTED, order: (!limit && this.sorting()) || order || (ranged ? `${identifier(x)} DESC` : this.plain(this.dimensions[0]?.name) || undefined) };
+    if (type === "toplist" && this.bounded) return { limit: limit || 10, order: `${identifier(y[0])} DESC NULLS LAST` };
+    return this.apart && order && limit && type !== "toplist" ? { limit, order } : null;
+  }
+
+  // plain is an order by a column whose values can be ordered.
+  plain(name) {
+    return name && /^[A-Z]+(\(\d+,\d+\))?$/.test(this.column(name)?.type ?? "") && this.column(name).type !== "JSON" ? identifier(name) : null;
+  }
+
+  // sorting is the order that a click on a table's head asks for.
+  sorting() {
+    const by = this.sort && this.plain(this.sort.name);
+    return by && `${by}${this.sort.sign < 0 ? " DESC" : ""} NULLS LAST`;
+  }
+
+  // resort asks for the first rows in the new order, when not all are here.
+  resort() {
+    if (this.more && !this.config.limit) this.renew();
+  }
+
+  // more says that the view has rows that were not asked for.
+  get more() {
+    return !!this.most && this.rows.size > this.most;
+  }
+
   request() {
-    const { view, order, limit, x } = this.config;
+    const { view, x } = this.config;
     const request = { to: view, from: "snapshot" };
     const where = this.where();
     if (where) request.where = where;
-    if (order && limit) Object.assign(request, { order, limit });
+    const first = this.first();
+    const lists = ["table", "toplist"].includes(this.config.type);
+    this.most = lists ? first?.limit : 0;
+    if (first) Object.assign(request, first, { limit: first.limit + (lists ? 1 : 0) }); // one more tells that there are more
     if (!x || !this.temporal()) return request;
     const w = this.window;
     const back = this.compares ? w.span : 0;
@@ -206,6 +252,9 @@ class ViewPanel extends Panel {
 
   asking() {
     this.fresh = true; // the next snapshot is another selection: nothing of the old one is kept
+    this.heavy = this.still = false;
+    this.bounded = this.bounding ?? false;
+    this.bounding = false;
     this.lookedAt = this.askedOlder = this.from = null;
   }
 
@@ -215,7 +264,7 @@ class ViewPanel extends Panel {
     const w = this.window;
     const from = w.from - (this.compares ? w.span : 0);
     const asked = `${this.range} ${this.where()}`;
-    if (!x || !this.temporal() || (this.rows.instants[0] ?? Infinity) * 1000 <= from || asked === this.askedOlder) return;
+    if (!x || !this.temporal() || this.more || (this.rows.instants[0] ?? Infinity) * 1000 <= from || asked === this.askedOlder) return;
     this.askedOlder = asked;
     try {
       const a = await get(`/v1/views/${view}/rows/older`, { x, from: new Date(from).toISOString(), to: new Date(w.to).toISOString(), where: this.where(), limit: MOST_OLDER });
@@ -233,12 +282,14 @@ class ViewPanel extends Panel {
       if (this.fresh) this.rows.clear();
       this.fresh = false;
       this.rows.snapshot(m);
+      if (this.#bound()) return true;
       this.askedOlder = null; // they are not among a view's own rows
       if (!m.more) this.#older();
       return !m.more;
     }
     if (m.type === "changes") {
       this.rows.changes(m, Date.now());
+      this.#bound();
       return true;
     }
     if (m.type === "progress") {
@@ -247,6 +298,30 @@ class ViewPanel extends Panel {
       return true;
     }
     return false;
+  }
+
+  // #bound holds a panel to what a page can hold: a list asks for its largest rows alone, and what would
+  // have to put more together says so. True: nothing of what came is to be drawn as it is.
+  #bound() {
+    if (this.most || this.bounding) return false;
+    if (this.config.type === "toplist" && !this.config.x && this.apart && !this.bounded && this.rows.size > MOST_LINES) {
+      this.bounding = true;
+      queueMicrotask(() => this.renew());
+      return true;
+    }
+    if (this.rows.size <= MOST_WHOLE) return false;
+    this.heavy = MOST_WHOLE;
+    this.still = true;
+    this.catching = false;
+    this.stop();
+    return true;
+  }
+
+  // total is how many rows the panel's rows are of, when that is known.
+  get total() {
+    const { x } = this.config;
+    const all = this.board.about(this.config.view)?.rows;
+    return this.where() || (x && this.temporal()) || all === undefined ? null : Math.max(all, this.rows.size);
   }
 
   remarks() {
@@ -263,6 +338,11 @@ class ViewPanel extends Panel {
     if (x && this.temporal()) {
       this.rows.dropBefore((this.window.from - (this.compares ? this.window.span : 0)) / 1000 - 60);
     }
+    if (this.heavy) {
+      this.chart?.clear();
+      return heavy(this);
+    }
+    if (this.bounding || (this.bounded && this.fresh)) return; // what is here is but the beginning
     if (type === "timeseries" && !this.temporal()) timeless(this);
     else if (!this.rows.size) {
       this.chart?.clear();
@@ -284,11 +364,16 @@ class ViewPanel extends Panel {
     const w = this.rows.asOf?.watermark;
     let open = 0;
     let corrected = 0;
-    for (const e of this.rows) {
+    for (const e of this.listed ?? this.rows) {
       if (e.status === "provisional") open++;
       else if (e.status === "corrected") corrected++;
     }
     const parts = [];
+    if (this.more) {
+      const all = this.total;
+      const n = this.most.toLocaleString("en");
+      parts.push(h("span", { class: "of", title: "A range, a filter or a limit of its own chooses other rows" }, all ? `showing ${n} of ${all.toLocaleString("en")}` : `showing the first ${n}; there are more`));
+    }
     if (w) parts.push(h("span", { title: "Nothing older than this is expected any more" }, `complete to ${time(w, this.tz)}`));
     if (open && this.config.x && this.config.type !== "stat") parts.push(h("span", { class: "badge open", title: `${open} rows are provisional: their windows may still change` }, `${open} open`));
     if (corrected) parts.push(h("button", { type: "button", class: "badge corrected", title: "Changed after they were final: show which" }, `${corrected} corrected`));

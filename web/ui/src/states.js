@@ -46,6 +46,22 @@ export function failure(panel) {
   if (copy) copy.onclick = () => navigator.clipboard?.writeText(details).then(() => (copy.textContent = "Copied"));
 }
 
+// heavy says that there is more than a page can put together, and how to ask for less.
+export function heavy(panel) {
+  const { view, x } = panel.config;
+  patch(panel.foot, []);
+  patch(panel.body, [
+    h(
+      "div",
+      { class: "state" },
+      h("strong", null, `More than ${panel.heavy.toLocaleString("en")} rows`),
+      h("p", null, `A part of them would give a wrong total, so nothing is shown. ${x ? "Choose a shorter range, a filter" : "Choose a filter"}, or make a view with fewer groups.`),
+      h("div", { class: "row center" }, h("a", { class: "button", href: `/new?from=${encodeURIComponent(view)}` }, "Make that view"), h("button", { type: "button", class: "retry" }, "Try again")),
+    ),
+  ]);
+  panel.body.querySelector(".retry").onclick = () => panel.renew();
+}
+
 // timeless says that a chart over time needs a column of time.
 export function timeless(panel) {
   const { view, x } = panel.config;

@@ -6,6 +6,7 @@ import { cell, isTime } from "./format.js";
 import { stringify } from "./json.js";
 import { statusText } from "./rows.js";
 
+const MOST = 200; // rows, when the definition names no limit
 const HIGHLIGHT_FOR = 6000; // a corrected value stays marked this long
 
 export function table(panel) {
@@ -17,7 +18,7 @@ export function table(panel) {
   const shown = y?.length ? names.filter((n) => !measures.has(n) || y.includes(n)) : names;
   const sort = (panel.sort ??= sortOf(panel.config.order, shown));
   if (sort) list.sort((a, b) => sort.sign * compare(a.row[sort.name], b.row[sort.name]));
-  list = list.slice(0, limit || 100);
+  list = panel.listed = list.slice(0, limit || MOST);
   const now = Date.now();
   const number = (n) => (columns?.length ? /INT|DOUBLE|FLOAT|DECIMAL/.test(panel.column(n)?.type ?? "") : measures.has(n));
   const head = (n) =>
@@ -61,6 +62,7 @@ export function table(panel) {
     if (name) {
       panel.sort = { name, sign: panel.sort?.name === name ? -panel.sort.sign : measures.has(name) ? -1 : 1 };
       table(panel);
+      panel.resort?.();
     } else if (e.target.closest(".csv")) save(panel.config.title || panel.config.view, shown, list);
   };
   if (list.some((e) => now - e.changed < HIGHLIGHT_FOR)) setTimeout(() => (panel.dirty = true), HIGHLIGHT_FOR);
