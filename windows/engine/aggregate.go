@@ -39,10 +39,10 @@ type aggregate struct {
 	keyBytes  int64
 	// given are the rows given out last; nil in the upsert form.
 	given *store
-	// sess, where the groups are those of sessions, has their bounds; bounds says which keys are
-	// bounds: 1 the start, 2 the end.
-	sess   *sessions
-	bounds []int8
+	// sess, where the groups are those of sessions, has their bounds; of says how the keys follow from
+	// them.
+	sess *sessions
+	of   *windowGroups
 	// panes, where the windows are those of a hop that share them, keeps what is fed.
 	panes *panes
 
@@ -71,15 +71,15 @@ type group struct {
 	evidence []stream.Place
 }
 
-func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, bounds []int8) (*aggregate, error) {
+func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, of *windowGroups) (*aggregate, error) {
 	a := &aggregate{
-		e: e, id: id, keys: n.Keys, ties: n.Ties, then: n.Then, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(), bounds: bounds,
+		e: e, id: id, keys: n.Keys, ties: n.Ties, then: n.Then, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(), of: of,
 		keyCols: newUnsigned(n.Fields()[:len(n.Keys)]), marks: marks{e: e}, cold: newCold(e, spaceGroup, id),
 	}
 	a.table.keyOf = func(slot int32) string { return a.groups[slot].key }
 	for _, c := range n.Calls {
 		f := c.Func
-		if bounds != nil && c.Spec.Retract {
+		if of != nil && c.Spec.Retract {
 			// Sessions take rows from each other by merging groups: nothing is ever taken away.
 			spec := c.Spec
 			spec.Retract = false
@@ -132,7 +132,11 @@ func (a *aggregate) feed(c *chunk, sel []int32) {
 		if sel != nil {
 			i = int(sel[k])
 		}
-		a.keyBuf = row.AppendRowKey(a.keyBuf[:0], &c.Batch, a.keys, i)
+		if a.sess != nil {
+			a.keyBuf = a.sessionKey(a.keyBuf[:0], c.Cols, a.keys, i)
+		} else {
+			a.keyBuf = row.AppendRowKey(a.keyBuf[:0], &c.Batch, a.keys, i)
+		}
 		slot := last
 		if last < 0 || string(a.keyBuf) != lastKey {
 			slot = a.slot(a.keyBuf, c, i)
@@ -256,7 +260,7 @@ func (a *aggregate) pending() bool {
 }
 
 func (a *aggregate) open() bool {
-	return a.marks.open() || a.cold.open() || a.panes != nil && a.panes.open()
+	return a.marks.open() || a.cold.open() || a.sess != nil && a.sess.cold.open() || a.panes != nil && a.panes.open()
 }
 
 // give gives out the rows of groups, and lets go of those that are empty.

@@ -234,10 +234,8 @@ func (b *builder) scan(n *query.Scan) *targets {
 }
 
 func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
-	var bounds []int8
 	from := b.groupsOf(n, windows.Session)
 	if from != nil {
-		bounds = from.bounds
 		b.fused[from.assign] = true
 		// Behind it a group may hold sessions that end at different times: it is not known to be
 		// final before all of them are given out.
@@ -252,7 +250,7 @@ func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
 		span.allowed = b.e.function(hop.assign.Number, b.own).AllowedLateness
 		b.panes[hop.assign] = span
 	}
-	a, err := newAggregate(b.e, b.ids, n, last, bounds)
+	a, err := newAggregate(b.e, b.ids, n, last, from)
 	if err != nil {
 		return nil, err
 	}
@@ -276,6 +274,7 @@ func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
 type windowGroups struct {
 	assign *query.Assign
 	bounds []int8 // for each key: 1 the window's start, 2 its end, 0 something else
+	keys   []int  // for each key, which of the function's it is; −1: none
 	// ties are the aggregate's without those that are bounds: in one window they are all equal, and
 	// a pane or a session that still grows does not know them. Nil where the aggregate has none.
 	ties []int
@@ -353,10 +352,11 @@ func (b *builder) groupsOf(n *query.Aggregate, kind windows.Kind) *windowGroups 
 		return nil
 	}
 	start := len(t.assign.Fields()) - 2
-	out := &windowGroups{assign: t.assign, bounds: make([]int8, len(n.Keys))}
+	out := &windowGroups{assign: t.assign, bounds: make([]int8, len(n.Keys)), keys: make([]int, len(n.Keys))}
 	has := map[int]bool{}
 	for i, k := range n.Keys {
 		has[t.where[k]] = true
+		out.keys[i] = slices.Index(t.assign.Keys, t.where[k])
 		if w := t.where[k]; w >= start {
 			out.bounds[i] = int8(w - start + 1)
 		}
@@ -410,6 +410,7 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 		o := &sessions{
 			e: b.e, id: b.ids, number: n.Number, kind: windows.Sessions{Gap: gap}, timeCol: n.TimeCol, keys: n.Keys,
 			where: n.Where, unsure: n.Unsure, options: options, table: map[string][]int32{}, start: row.NewVector(ts, 0),
+			cold: newCold(b.e, spaceSession, b.ids),
 		}
 		b.ids++
 		b.sess[n] = o

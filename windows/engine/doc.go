@@ -17,7 +17,7 @@
 // the latest in its group; windows.Never where nothing makes it final.
 //
 // Sessions are different: their bounds change with every event. Where an aggregate behind a session
-// groups by it, groups are kept by the session's number and merged when sessions are ([sessions]);
+// groups by it, groups are kept by the session and merged when sessions are ([sessions]);
 // else rows are kept and given out again ([sessionRows]). A plan in which a group can hold windows
 // of different ends is loose: nothing less than everything is given on at the end of a step.
 //
@@ -29,10 +29,10 @@
 //
 // An engine that was given a [Store] by [Engine.Recover] need not keep everything in memory. After a
 // Take was committed all state is in the store as it is here; [Engine.Evict] then lets go of groups,
-// of the panes of a group, of partitions in order, of rows that wait to be final, and of the emitter's
-// entries, that were not used for longest. They come back when a key asks for them, and when time does:
-// the store has an index of them by finalAt ([cold]), or of panes by their numbers. Sessions with their
-// groups, and rows of slide, stay in memory.
+// of the panes of a group, of the sessions of a key with what lies behind them, of partitions in order,
+// of rows that wait to be final, and of the emitter's entries, that were not used for longest. They come
+// back when a key asks for them, and when time does: the store has an index of them by finalAt ([cold]),
+// or of panes by their numbers. Rows of slide stay in memory.
 // What may leave is found with find, never by a look at the table alone.
 //
 // # One entry

@@ -37,7 +37,7 @@ type emitter struct {
 	cold    cold
 	// About the memory that entries take: of keys, and of rows as they were saved.
 	keyBytes, valueBytes int64
-	hand, stale          int // as in marks
+	hand                 int // as in marks
 
 	changes *windows.Changes
 	keys    []byte // memory of the changes' keys

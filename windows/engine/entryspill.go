@@ -105,14 +105,13 @@ func (m *emitter) evict(excess int64) (freed int64) {
 func (m *emitter) evictOne(x int32) {
 	was, at, owned := m.memory(), m.entries[x].finalAt, m.entries[x].owner != nil
 	m.clear(x)
-	if m.stale++; m.stale > 1024 && m.stale > m.table.used {
-		m.stale, m.time = 0, timeline{}
+	m.time.left(m.table.used, func() {
 		for i := range m.entries {
 			if en := &m.entries[i]; en.live && en.finalAt != windows.AtOnce {
 				m.time.add(en.finalAt, int32(i), m.e.wm)
 			}
 		}
-	}
+	})
 	if owned { // its group is in the index, and counts its bytes
 		m.cold.count++
 		m.e.spilled++

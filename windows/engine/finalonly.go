@@ -25,7 +25,6 @@ type finalOnly struct {
 	gone    []lost
 	cold    cold
 	hand    int // as in marks
-	stale   int
 	// keyBytes is what the keys take.
 	keyBytes int64
 	keyBuf   []byte

@@ -67,7 +67,7 @@ func (o *finalOnly) memory() int64 {
 
 // evict is the clock of the rows.
 func (o *finalOnly) evict(excess int64) (freed int64) {
-	freed = turn(&o.hand, len(o.at), excess, func(i int32) *bool { return &o.at[i].used }, func(i int32) int64 {
+	return turn(&o.hand, len(o.at), excess, func(i int32) *bool { return &o.at[i].used }, func(i int32) int64 {
 		x := &o.at[i]
 		if !x.live || x.changed || x.finalAt == windows.AtOnce || x.listed != listed(x.finalAt) {
 			return 0
@@ -76,18 +76,15 @@ func (o *finalOnly) evict(excess int64) (freed int64) {
 		o.clear(i)
 		n := was - o.memory()
 		o.cold.left(at, n)
-		o.stale++
+		o.time.left(len(o.table), func() {
+			for i := range o.at {
+				if x := &o.at[i]; x.live {
+					o.time.add(x.finalAt, int32(i), o.e.wm)
+				}
+			}
+		})
 		return n
 	})
-	if o.stale > 1024 && o.stale > len(o.table) {
-		o.stale, o.time = 0, timeline{}
-		for i := range o.at {
-			if x := &o.at[i]; x.live {
-				o.time.add(x.finalAt, int32(i), o.e.wm)
-			}
-		}
-	}
-	return freed
 }
 
 // clear makes the slot of a row free.

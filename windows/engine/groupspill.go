@@ -13,10 +13,10 @@ import (
 //
 //	K3  An entry that has the row of a group is in memory when the group is, and only then.
 
-// spills reports whether groups may leave the memory. Those of sessions hold each other by number;
+// spills reports whether groups may leave the memory for themselves. Those of sessions do so with them;
 // the one group of a view without keys is always at work.
 func (a *aggregate) spills() bool {
-	return a.e.store != nil && len(a.keys) > 0 && len(a.e.sessions) == 0
+	return a.e.store != nil && len(a.keys) > 0 && a.sess == nil
 }
 
 func (a *aggregate) colds() *cold { return &a.cold }
@@ -28,7 +28,7 @@ func (a *aggregate) notFinal() windows.Micros { return a.e.wm + 1 }
 // find finds the group of a key, in memory or in the store.
 func (a *aggregate) find(key []byte) (int32, bool) {
 	slot, ok := a.table.get(key)
-	if ok || a.cold.count == 0 {
+	if ok || a.cold.count == 0 || a.sess != nil { // K7
 		return slot, ok
 	}
 	return a.fetch(string(key))
@@ -40,6 +40,12 @@ func (a *aggregate) fetch(key string) (int32, bool) {
 		return -1, false
 	}
 	slot, _ := a.table.get([]byte(key))
+	a.arrived(slot)
+	return slot, true
+}
+
+// arrived puts the group that was loaded last where it belongs, with its entry.
+func (a *aggregate) arrived(slot int32) {
 	a.marks.arrived(slot)
 	if a.linked {
 		if x, ok := a.e.emit.find([]byte(a.linkedTo)); ok {
@@ -47,7 +53,6 @@ func (a *aggregate) fetch(key string) (int32, bool) {
 			a.e.emit.entries[x].owner, a.e.emit.entries[x].slot = a, slot
 		}
 	}
-	return slot, true
 }
 
 // fetchDue brings the groups back that become final as the watermark goes to wm, and the entries
@@ -55,6 +60,9 @@ func (a *aggregate) fetch(key string) (int32, bool) {
 func (a *aggregate) fetchDue(wm windows.Micros) {
 	if a.given != nil && !a.e.cfg.EmitFinal {
 		return // they were given out as they are, and nobody behind waits for that
+	}
+	if a.sess != nil {
+		a.sess.fetchDue(wm)
 	}
 	for _, key := range a.cold.dueAt(wm) {
 		a.find(key)
@@ -125,7 +133,7 @@ func (a *aggregate) evictable(slot int32) bool {
 	switch {
 	case !k.live || g.key == "" || k.changed || k.late || k.dirty && !a.e.cfg.EmitFinal:
 		return false
-	case k.finalAt == windows.AtOnce || k.listed != listed(k.finalAt):
+	case k.finalAt == windows.AtOnce || a.sess == nil && k.listed != listed(k.finalAt):
 		return false
 	case g.entry < 0:
 		return true
@@ -146,17 +154,22 @@ func (a *aggregate) evict(excess int64) (freed int64) {
 			return 0
 		}
 		at := m.at[i].finalAt
-		if x := a.groups[i].entry; x >= 0 {
-			a.e.emit.evictOne(x)
-		}
-		a.clear(i)
-		m.leave(i)
+		a.leave(i)
 		now := a.memory() + a.e.emit.memory()
 		n := was - now
 		was = now
 		a.cold.left(at, n)
 		return n
 	})
+}
+
+// leave lets go of a group, and of the entry with its row.
+func (a *aggregate) leave(slot int32) {
+	if x := a.groups[slot].entry; x >= 0 {
+		a.e.emit.evictOne(x)
+	}
+	a.clear(slot)
+	a.marks.leave(slot)
 }
 
 // clear empties a slot, whose key is no longer found.

@@ -14,7 +14,6 @@ type marks struct {
 	changed []int32 // slots to be saved
 	order   []int32 // scratch: the slots that are given out now
 	hand    int     // of the clock that finds what was not used for long
-	stale   int     // slots on the timeline whose entries have left
 }
 
 type mark struct {
@@ -222,14 +221,13 @@ func (m *marks) arrived(slot int32) {
 // leave makes the slot of an entry free that goes on in the store.
 func (m *marks) leave(slot int32) {
 	m.drop(slot)
-	if m.stale++; m.stale > 1024 && m.stale > len(m.at)-len(m.free) {
-		m.stale, m.time = 0, timeline{}
+	m.time.left(len(m.at)-len(m.free), func() {
 		for i := range m.at {
 			if k := &m.at[i]; k.live && k.finalAt != windows.AtOnce {
 				m.time.add(k.finalAt, int32(i), m.e.wm)
 			}
 		}
-	}
+	})
 }
 
 func (m *marks) pending() bool {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -40,6 +41,11 @@ type sessions struct {
 	free    []int32
 	time    timeline
 	changed []string // keys to be saved
+	gone    []lost   // sessions
+	cold    cold
+	hand    int // as in marks
+	// keyBytes is what the keys of all sessions take.
+	keyBytes int64
 
 	// The batch in work.
 	in      chunk // all rows, before the WHERE
@@ -59,11 +65,15 @@ type sessions struct {
 
 type session struct {
 	key        string
+	id         int32 // its number within its key, for as long as it is in the store
 	start, end windows.Micros
 	slots      []int32 // groups of the aggregate, or rows
 	into       int32   // the session that this one became part of, in the step in work
 	live       bool
 	moved      bool
+	changed    bool // its key is in changed
+	used       bool // since the clock's hand passed it
+	listed     listing
 }
 
 func (o *sessions) take(c *chunk) {
@@ -163,7 +173,7 @@ func (o *sessions) one(i, ev int) {
 	t, met, lateness := o.in.Cols[o.timeCol].I64[i], o.e.met[ev], o.options.AllowedLateness
 	start, end := o.kind.Own(t)
 	o.keyBuf = row.AppendRowKey(o.keyBuf[:0], &o.in.Batch, o.keys, i)
-	list := o.table[string(o.keyBuf)]
+	list := o.find(o.keyBuf)
 
 	o.near = o.near[:0]
 	closed := met > windows.Later(end, lateness)
@@ -191,7 +201,7 @@ func (o *sessions) one(i, ev int) {
 		return
 	}
 	if len(o.near) == 0 {
-		x := o.open(string(o.keyBuf), start, end)
+		x := o.open(list, start, end)
 		at, _ := slices.BinarySearchFunc(list, start, func(x int32, t windows.Micros) int {
 			return int(min(max(o.all[x].start-t, -1), 1))
 		})
@@ -202,6 +212,7 @@ func (o *sessions) one(i, ev int) {
 	}
 	x := o.near[0]
 	s := &o.all[x]
+	s.used = true
 	if start < s.start || end > s.end {
 		s.start, s.end = min(s.start, start), max(s.end, end)
 		o.move(x)
@@ -240,7 +251,22 @@ func (o *sessions) givenOut(start windows.Micros) bool {
 	return o.e.cfg.WindowsFrom == nil || start >= *o.e.cfg.WindowsFrom
 }
 
-func (o *sessions) open(key string, start, end windows.Micros) int32 {
+// open makes a session of the key in work, with a number that no other of list, which are its sessions,
+// has.
+func (o *sessions) open(list []int32, start, end windows.Micros) int32 {
+	key, id := "", int32(0)
+	for _, x := range list {
+		key, id = o.all[x].key, max(id, o.all[x].id+1)
+	}
+	if len(list) == 0 {
+		key = string(o.keyBuf)
+	}
+	x := o.slot(key, id)
+	o.all[x].start, o.all[x].end = start, end
+	return x
+}
+
+func (o *sessions) slot(key string, id int32) int32 {
 	var x int32
 	if n := len(o.free); n > 0 {
 		x = o.free[n-1]
@@ -249,8 +275,30 @@ func (o *sessions) open(key string, start, end windows.Micros) int32 {
 		x = int32(len(o.all))
 		o.all = append(o.all, session{})
 	}
-	o.all[x] = session{key: key, start: start, end: end, into: x, live: true}
+	o.all[x] = session{key: key, id: id, into: x, live: true, used: true}
+	o.keyBytes += int64(len(key))
 	return x
+}
+
+// vacate makes the slot of a session one of no session; into is the one that it became a part of.
+func (o *sessions) vacate(x, into int32) {
+	o.keyBytes -= int64(len(o.all[x].key))
+	o.all[x] = session{into: into}
+}
+
+// drop notes that a session is no more.
+func (o *sessions) drop(x, into int32) {
+	s := &o.all[x]
+	o.gone = append(o.gone, lost{s.key, s.listed})
+	o.vacate(x, into)
+}
+
+// toSave notes that the sessions of a key are to be saved.
+func (o *sessions) toSave(key string) {
+	o.changed = append(o.changed, key)
+	for _, x := range o.table[key] {
+		o.all[x].changed = true
+	}
 }
 
 // move notes that a session's bounds changed.
@@ -258,7 +306,7 @@ func (o *sessions) move(x int32) {
 	if s := &o.all[x]; !s.moved {
 		s.moved = true
 		o.moved = append(o.moved, x)
-		o.changed = append(o.changed, s.key)
+		o.toSave(s.key)
 	}
 }
 
@@ -274,7 +322,7 @@ func (o *sessions) merge(x, y int32) {
 	} else {
 		s.slots = append(s.slots, p.slots...)
 	}
-	o.all[y] = session{into: x}
+	o.drop(y, x)
 	o.merged = append(o.merged, y)
 }
 
@@ -306,6 +354,7 @@ func (o *sessions) done() {
 // forget drops the bounds that nobody needs: an event that could touch the session is refused by
 // its own window from here on (L3).
 func (o *sessions) forget(wm windows.Micros) {
+	o.fetchClosed(wm)
 	o.time.eachDue(wm, func(windows.Micros, []int32) {})
 	o.time.eachClosed(wm, windows.Later(o.options.AllowedLateness, o.kind.Gap), func(at windows.Micros, xs []int32) {
 		for _, x := range xs {
@@ -316,43 +365,68 @@ func (o *sessions) forget(wm windows.Micros) {
 			list := slices.DeleteFunc(o.table[s.key], func(y int32) bool { return y == x })
 			if len(list) == 0 {
 				delete(o.table, s.key)
+				o.cold.drop(s.key)
 			} else {
 				o.table[s.key] = list
 			}
-			o.changed = append(o.changed, s.key)
+			o.toSave(s.key)
+			slots := s.slots
+			s.slots = nil
 			if o.rows != nil {
-				o.rows.drop(s)
+				o.rows.drop(slots)
 			} else { // a view above may keep its state for longer, but no row comes into these any more
-				for _, slot := range slices.Clone(s.slots) {
+				for _, slot := range slots {
 					o.agg.drop(slot)
 				}
 			}
-			o.all[x] = session{into: x}
+			o.drop(x, x)
 			o.free = append(o.free, x)
 		}
 	})
 }
 
+func (o *sessions) stateKey(key string) []byte {
+	return append([]byte{spaceSession, o.id}, key...)
+}
+
 // The sessions of a key: format, then for each its number, start and end.
 func (o *sessions) save(w *writes) {
+	o.cold.unlist(w, o.gone, o.stateKey)
+	o.gone = o.gone[:0]
 	slices.Sort(o.changed)
 	for _, key := range slices.Compact(o.changed) {
-		name := append([]byte{spaceSession, o.id}, key...)
 		list := o.table[key]
 		if len(list) == 0 {
-			w.drop(name)
-			continue
+			continue // it is dropped
 		}
-		dst := []byte{stateFormat}
+		dst := append(w.value(), stateFormat)
 		for _, x := range list {
 			s := &o.all[x]
-			dst = binary.AppendVarint(dst, int64(x))
+			s.changed = false
+			dst = binary.AppendVarint(dst, int64(s.id))
 			dst = binary.BigEndian.AppendUint64(dst, uint64(s.start))
 			dst = binary.BigEndian.AppendUint64(dst, uint64(s.end))
+			if o.e.store != nil {
+				s.listed = o.cold.list(w, s.listed, windows.Session.FinalAt(s.end), key)
+			}
 		}
-		w.set(name, dst)
+		w.set(o.stateKey(key), w.kept(dst))
 	}
 	o.changed = o.changed[:0]
+}
+
+// numbered is the session of a key with a number, to be loaded.
+func (o *sessions) numbered(key string, id int32) int32 {
+	list := o.table[key]
+	for i := len(list) - 1; i >= 0; i-- {
+		if o.all[list[i]].id == id {
+			return list[i]
+		}
+	}
+	x := o.slot(key, id)
+	o.all[x].start, o.all[x].end = 0, -1 // not known
+	o.table[key] = append(list, x)
+	return x
 }
 
 func (o *sessions) load(key, value []byte) error {
@@ -360,43 +434,27 @@ func (o *sessions) load(key, value []byte) error {
 	r.format()
 	k := string(key)
 	for len(r.src) > 0 && !r.bad {
-		x := int32(r.varint())
-		start, end := r.watermark(), r.watermark()
-		if r.bad || x < 0 {
-			return errState
+		s := &o.all[o.numbered(k, int32(r.varint()))]
+		s.start, s.end = r.watermark(), r.watermark()
+		if o.e.store != nil {
+			s.listed = listed(windows.Session.FinalAt(s.end))
 		}
-		for len(o.all) <= int(x) {
-			o.all = append(o.all, session{into: int32(len(o.all))})
-		}
-		o.all[x] = session{key: k, start: start, end: end, into: x, live: true}
-		o.table[k] = append(o.table[k], x)
 	}
+	slices.SortFunc(o.table[k], func(x, y int32) int { return cmp.Compare(o.all[x].start, o.all[y].start) })
 	return r.end()
 }
 
-// loaded finds the groups of the sessions; it is called before the aggregate's.
+// loaded is called before the aggregate's. Its groups are in their sessions.
 func (o *sessions) loaded() error {
-	o.free = o.free[:0]
 	for i := range o.all {
 		s := &o.all[i]
-		s.slots = s.slots[:0]
-		if !s.live {
-			o.free = append(o.free, int32(i))
-			continue
+		if s.end < s.start { // a group without its session
+			return errState
 		}
 		o.time.add(windows.Session.FinalAt(s.end), int32(i), o.e.wm)
 	}
 	if o.rows != nil {
-		return o.rows.find()
-	}
-	for slot := range o.agg.groups {
-		if o.agg.marks.at[slot].live {
-			x := o.agg.sessionOf(int32(slot))
-			if int(x) >= len(o.all) || !o.all[x].live {
-				return errState
-			}
-			o.all[x].slots = append(o.all[x].slots, int32(slot))
-		}
+		return o.rows.find(o.rows.all())
 	}
 	return nil
 }

@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"encoding/binary"
+	"slices"
+
 	"tidemark/storage/row"
 	"tidemark/windows"
 )
@@ -8,14 +11,78 @@ import (
 // Here is what an aggregate does whose groups are those of sessions. Its keys hold the session's
 // number where the plan has a bound.
 
+// bound is a key that is a bound.
+func (a *aggregate) bound() int {
+	return slices.IndexFunc(a.of.bounds, func(b int8) bool { return b != 0 })
+}
+
 // sessionOf is the session of a group.
 func (a *aggregate) sessionOf(slot int32) int32 {
-	for i, b := range a.bounds {
-		if b != 0 {
-			return int32(a.keyCols.cols[i].I64[slot])
+	return int32(a.keyCols.cols[a.bound()].I64[slot])
+}
+
+// sessionKey adds to dst the key of the group that row i of cols belongs to; keys names the columns of
+// its keys, nil: all. The groups of a session key lie together: its length, the key, the session's number
+// within it, and then what is neither a bound nor a key of the function.
+func (a *aggregate) sessionKey(dst []byte, cols []*row.Vector, keys []int, i int) []byte {
+	s := &a.sess.all[cols[column(keys, a.bound())].I64[i]]
+	dst = binary.BigEndian.AppendUint32(appendOf(dst, s.key), uint32(s.id))
+	for k, of := range a.of.keys {
+		if of < 0 && a.of.bounds[k] == 0 {
+			dst = row.AppendKey(dst, cols[column(keys, k)], i)
 		}
 	}
-	return -1
+	return dst
+}
+
+// appendOf adds what the keys of all groups of a session key begin with.
+func appendOf(dst []byte, key string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(key))), key...)
+}
+
+// newOf makes the group that is loaded under a key, in its session.
+func (a *aggregate) newOf(key []byte) (int32, error) {
+	n, size := binary.Uvarint(key)
+	if size <= 0 || n > uint64(len(key)-size) || len(key)-size-int(n) < 4 {
+		return -1, errState
+	}
+	own, rest := key[size:size+int(n)], key[size+int(n):]
+	x := a.sess.numbered(string(own), int32(binary.BigEndian.Uint32(rest)))
+	rest = rest[4:]
+	slot := a.newSlot(string(key))
+	s := &a.sess.all[x]
+	s.slots = append(s.slots, slot)
+	decode := func(k int, from []byte) (*row.Vector, []byte, error) {
+		v := row.NewVector(a.keyCols.cols[k].Type, 1)
+		from, err := row.DecodeKey(v.Type, from, v)
+		return v, from, err
+	}
+	var v *row.Vector
+	var err error
+	for _, col := range a.sess.keys {
+		same := func(of int) bool { return of >= 0 && a.sess.keys[of] == col }
+		if v, own, err = decode(slices.IndexFunc(a.of.keys, same), own); err != nil {
+			return -1, err
+		}
+		for k, of := range a.of.keys {
+			if same(of) {
+				setValue(a.keyCols.cols[k], int(slot), v, 0)
+			}
+		}
+	}
+	for k, of := range a.of.keys {
+		switch to := a.keyCols.cols[k]; {
+		case a.of.bounds[k] != 0:
+			hold(to, int(slot))
+			to.I64[slot] = int64(x)
+		case of < 0:
+			if v, rest, err = decode(k, rest); err != nil {
+				return -1, err
+			}
+			setValue(to, int(slot), v, 0)
+		}
+	}
+	return slot, nil
 }
 
 // outside reports whether a group's session is not given out, because it began before the view did
@@ -26,7 +93,7 @@ func (a *aggregate) outside(slot int32) bool {
 
 // putBounds writes the sessions' bounds over their numbers, in the rows that are given out.
 func (a *aggregate) putBounds(slots []int32) {
-	for i, b := range a.bounds {
+	for i, b := range a.of.bounds {
 		if b == 0 {
 			continue
 		}
@@ -52,15 +119,12 @@ func (a *aggregate) sessionMoved(s *session) {
 
 // mergeSession makes a group one of session x: its own session became a part of that.
 func (a *aggregate) mergeSession(slot, x int32) {
-	for i, b := range a.bounds {
+	for i, b := range a.of.bounds {
 		if b != 0 {
 			a.keyCols.cols[i].I64[slot] = int64(x)
 		}
 	}
-	key := []byte{}
-	for _, v := range a.keyCols.cols {
-		key = row.AppendKey(key, v, int(slot))
-	}
+	key := a.sessionKey(nil, a.keyCols.cols, nil, int(slot))
 	g := &a.groups[slot]
 	into, ok := a.table.get(key)
 	if !ok { // x has no such group yet: this becomes it

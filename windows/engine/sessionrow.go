@@ -27,6 +27,8 @@ type sessionRows struct {
 	dirty  []int32 // sessions
 	added  []int32 // rows to be saved
 	gone   [][]byte
+	// textBytes is what the texts of all rows take.
+	textBytes int64
 
 	start, end *row.Vector
 	errs       expr.Errors
@@ -74,6 +76,7 @@ func (r *sessionRows) feed(c *chunk, sel []int32) {
 		s := &r.o.all[x]
 		n := r.newRow(sessionRow{key: s.key, time: times[i], rank: r.o.e.rank(c.f, i), partition: r.o.e.in.Partition, live: true})
 		r.store.set(int(n), c.Cols[:len(c.Cols)-2], nil, i)
+		r.textBytes += r.store.textBytes(int(n))
 		r.toSave(n)
 		s.slots = append(s.slots, n)
 		r.touch(x)
@@ -159,13 +162,19 @@ func (r *sessionRows) flush() {
 }
 
 // drop forgets the rows of a session whose bounds are forgotten.
-func (r *sessionRows) drop(s *session) {
-	for _, n := range s.slots {
+func (r *sessionRows) drop(slots []int32) {
+	for _, n := range slots {
 		r.gone = append(r.gone, r.rowKey(&r.at[n]))
-		r.at[n] = sessionRow{}
-		r.store.clear(int(n))
-		r.free = append(r.free, n)
+		r.clear(n)
 	}
+}
+
+// clear makes the number of a row free.
+func (r *sessionRows) clear(n int32) {
+	r.textBytes -= r.store.textBytes(int(n))
+	r.at[n] = sessionRow{}
+	r.store.clear(int(n))
+	r.free = append(r.free, n)
 }
 
 // A row is kept under its key, its time, sequence and offset; the value is the event's partition,
@@ -198,9 +207,15 @@ func (r *sessionRows) save(w *writes) {
 }
 
 func (r *sessionRows) load(key, value []byte) error {
+	_, err := r.restore(key, value)
+	return err
+}
+
+// restore loads a row, which is in no session yet.
+func (r *sessionRows) restore(key, value []byte) (slot int32, err error) {
 	n := len(key) - 24
 	if n < 0 {
-		return errState
+		return -1, errState
 	}
 	num := func(at int) int64 { return int64(binary.BigEndian.Uint64(key[at:])) }
 	in := reader{src: value}
@@ -211,24 +226,34 @@ func (r *sessionRows) load(key, value []byte) error {
 	}
 	x.given = in.byte() == 1
 	x.start, x.end = in.watermark(), in.watermark()
-	slot := r.newRow(x)
+	slot = r.newRow(x)
 	in.values(r.store, int(slot))
-	return in.end()
+	r.textBytes += r.store.textBytes(int(slot))
+	return slot, in.end()
 }
 
 func (r *sessionRows) loaded() error { return nil }
 
-// find puts the rows that were loaded into their sessions.
-func (r *sessionRows) find() error {
+// all are the rows.
+func (r *sessionRows) all() []int32 {
+	var slots []int32
 	for n := range r.at {
-		k := &r.at[n]
-		if !k.live {
-			continue
+		if r.at[n].live {
+			slots = append(slots, int32(n))
 		}
+	}
+	return slots
+}
+
+// find puts rows that were loaded into their sessions, in the order of the log.
+func (r *sessionRows) find(slots []int32) error {
+	slices.SortFunc(slots, func(a, b int32) int { return r.at[a].rank.Compare(r.at[b].rank) })
+	for _, n := range slots {
+		k := &r.at[n]
 		found := false
 		for _, x := range r.o.table[k.key] {
 			if s := &r.o.all[x]; k.time >= s.start && k.time < s.end {
-				s.slots = append(s.slots, int32(n))
+				s.slots, k.key = append(s.slots, n), s.key
 				if found = true; !k.given || k.start != s.start || k.end != s.end {
 					r.touch(x)
 				}
@@ -237,9 +262,6 @@ func (r *sessionRows) find() error {
 		if !found {
 			return errState
 		}
-	}
-	for i := range r.o.all {
-		slices.SortFunc(r.o.all[i].slots, func(a, b int32) int { return r.at[a].rank.Compare(r.at[b].rank) })
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ var ErrFormat = errors.New("the state of the view has another format")
 // formatNumber is that of the state as a whole: which keys there are, and how entries belong
 // together. It stands under spaceFormat. States from before it was written have no index (and those
 // of a hop, maybe, no panes).
-const formatNumber = 2
+const formatNumber = 3
 
 // FormatKey is the key of a state's format.
 func FormatKey() []byte { return []byte{spaceFormat} }
@@ -99,10 +99,13 @@ type spiller interface {
 
 // spilling are the operators that can leave entries in the store, in the order of the rows' way.
 func (e *Engine) spilling() []spiller {
-	if e.store == nil || len(e.sessions) > 0 {
+	if e.store == nil {
 		return nil
 	}
 	var out []spiller
+	for _, o := range e.sessions {
+		out = append(out, o)
+	}
 	for _, op := range e.ops {
 		switch o := op.(type) {
 		case *aggregate:
@@ -152,7 +155,7 @@ func (e *Engine) Recover(s Store, limit int64) error {
 	// All but the format and the index.
 	from := [][2]byte{{0, spaceIndex}, {spaceIndex + 1, spaceFormat}, {spaceFormat + 1, 0}}
 	if !whole {
-		from = [][2]byte{{0, spaceFinal}, {spaceIndex + 1, spacePartition}, {spacePartition + 1, spaceRow}, {spaceRow + 1, spaceFormat}, {spaceFormat + 1, 0}}
+		from = [][2]byte{{spaceCounts, spaceCounts + 1}, {spaceTracker, spaceTracker + 1}, {spaceSlide, spaceSlide + 1}}
 	}
 	for _, f := range from {
 		if err := e.loadRange(f[0], f[1]); err != nil {
@@ -250,6 +253,9 @@ func (e *Engine) Memory() Memory {
 			m.Bytes += o.memory()
 		}
 	}
+	for _, o := range e.sessions {
+		m.Bytes += o.memory()
+	}
 	m.Bytes += e.emit.memory()
 	for _, p := range e.spilling() {
 		c := p.colds()
@@ -284,20 +290,8 @@ func (e *Engine) Resident() []string {
 	}
 	for _, op := range e.ops {
 		switch op.(type) {
-		case *aggregate:
-			if len(e.sessions) > 0 {
-				add(spaceGroup)
-			}
 		case *sliding:
 			add(spaceSlide)
-		case *sessionRows:
-			add(spaceSessionRow)
-		}
-	}
-	if len(e.sessions) > 0 {
-		add(spaceSession)
-		if !e.emit.passThrough {
-			add(spaceRow)
 		}
 	}
 	return out
@@ -312,6 +306,18 @@ func (o *sliding) memory() int64 {
 	return rowsMemory(len(o.rows)-len(o.free), unsafe.Sizeof(slideRow{})+4, len(o.store.cols))
 }
 
-func (o *sessionRows) memory() int64 {
-	return rowsMemory(len(o.at)-len(o.free), unsafe.Sizeof(sessionRow{})+4, len(o.store.cols))
+// under calls f with the entries of the store whose keys begin with prefix.
+func (e *Engine) under(prefix []byte, f func(key, value []byte) error) error {
+	e.reads++
+	to := slices.Clone(prefix)
+	for to[len(to)-1] == 0xff { // no space is 0xff
+		to = to[:len(to)-1]
+	}
+	to[len(to)-1]++
+	var failed error
+	err := e.store.Scan(prefix, to, func(key, value []byte) bool {
+		failed = f(key, value)
+		return failed == nil
+	})
+	return errors.Join(err, failed)
 }

@@ -18,7 +18,7 @@ import (
 //	t               the tracker
 //	c               the counts
 //	h id key n      what a pane or a window of a hop holds of a group, for the aggregate with this number
-//	g id groupkey   a group of the aggregate with this number (one byte)
+//	g id groupkey   a group of the aggregate with this number (one byte); see sessionKey
 //	s id key        the sessions of a key of the session function with this number
 //	w id key …      a row of the slide function with this number
 //	x id key …      a row of the session function with this number
@@ -289,7 +289,14 @@ func (a *aggregate) stateKey(key string) []byte {
 
 func (a *aggregate) load(key, value []byte) error {
 	slot, ok := a.table.get(key)
-	if !ok {
+	switch {
+	case ok:
+	case a.sess != nil:
+		var err error
+		if slot, err = a.newOf(key); err != nil {
+			return err
+		}
+	default:
 		slot = a.newSlot(string(key))
 		rest := key
 		for _, v := range a.keyCols.cols {

@@ -89,6 +89,16 @@ func (s *store) clear(i int) {
 	}
 }
 
+// textBytes is what the texts of row i take.
+func (s *store) textBytes(i int) (n int64) {
+	for _, v := range s.cols {
+		if v.Type.Class() == row.StringClass && !v.IsNull(i) {
+			n += int64(len(v.Str[i]))
+		}
+	}
+	return n
+}
+
 // hold makes value i of v one that is there and is not NULL.
 func hold(v *row.Vector, i int) {
 	for v.Len() < i {

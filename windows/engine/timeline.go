@@ -12,6 +12,7 @@ type timeline struct {
 	at      map[windows.Micros][]int32
 	due     timeHeap // times at which slots become final
 	closing timeHeap // times that were due and whose slots will be closed
+	stale   int      // slots that are listed and have left; see left
 }
 
 type timeHeap []windows.Micros
@@ -45,6 +46,15 @@ func (t *timeline) add(at windows.Micros, slot int32, wm windows.Micros) {
 		}
 	}
 	t.at[at] = append(slots, slot)
+}
+
+// left notes that a slot is not here any more. When that is so of most that are listed, the list is made
+// anew: list adds the slots that are here, so many.
+func (t *timeline) left(here int, list func()) {
+	if t.stale++; t.stale > 1024 && t.stale > here {
+		*t = timeline{}
+		list()
+	}
 }
 
 // anyDue reports whether a time is due at wm.
