@@ -42,6 +42,7 @@ func init() {
 	functions.texts()
 	functions.patterns()
 	functions.nested()
+	functions.withLambdas()
 	functions.json()
 	functions.misc()
 }

@@ -24,6 +24,7 @@ type Expr struct {
 	junction junction
 	// nullable: the kernel sees rows with null arguments too; else NULL in gives NULL out.
 	nullable bool
+	lambda   *lambda // of list_transform and the like
 
 	// Scratch memory.
 	out     row.Vector
@@ -226,6 +227,7 @@ func (e *Expr) Clone() *Expr {
 	c := &Expr{
 		Type: e.Type, Text: e.Text, form: e.form, column: e.column, value: e.value,
 		kernel: e.kernel, lazy: e.lazy, nullable: e.nullable, junction: e.junction,
+		lambda: e.lambda.clone(),
 	}
 	c.args = make([]*Expr, len(e.args))
 	for i, a := range e.args {

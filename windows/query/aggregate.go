@@ -413,7 +413,16 @@ func each(e sqlExpr, visit func(sqlExpr) bool) {
 	case *castTo:
 		each(e.child, visit)
 	case *arrow:
-		list([]sqlExpr{e.left, e.right})
+		if e.params == nil {
+			list([]sqlExpr{e.left, e.right})
+			break
+		}
+		each(e.right, func(inner sqlExpr) bool {
+			if c, ok := inner.(*columnRef); ok && e.param(c) >= 0 {
+				return true // no column
+			}
+			return visit(inner)
+		})
 	case *over:
 		list(e.args)
 		list(e.partitions)

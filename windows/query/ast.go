@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tidemark/storage/row"
+	"tidemark/windows/expr"
 )
 
 // This file is the only one that knows the shapes of DuckDB's syntax tree (json_serialize_sql of
@@ -209,7 +210,7 @@ func decodeExpr(v any) sqlExpr {
 		c.to = decodeType(m.take("cast_type"), m.at)
 		e = c
 	case "LAMBDA": // also what a -> '$.b' is parsed as
-		e = &arrow{h, m.must("lhs"), m.must("expr")}
+		e = &arrow{exprHead: h, left: m.must("lhs"), right: m.must("expr")}
 	case "STAR":
 		if columns, _ := m.rest["columns"].(bool); columns {
 			return &otherExpr{h, "COLUMNS(…)"}
@@ -254,7 +255,29 @@ func decodeCall(m *members, h exprHead) *call {
 	}
 	c.distinct = m.flag("distinct")
 	m.plain("export_state", "catalog")
+	if expr.TakesLambda(c.name) && len(c.args) > 1 {
+		if a, ok := c.args[1].(*arrow); ok {
+			a.params = paramsOf(a.left)
+		}
+	}
 	return unsugared(c)
+}
+
+// paramsOf are the parameters in front of a lambda function's arrow: x, or (x, i).
+func paramsOf(left sqlExpr) []string {
+	list := []sqlExpr{left}
+	if c, ok := left.(*call); ok && c.name == "row" {
+		list = c.args
+	}
+	params := []string{}
+	for _, e := range list {
+		c, ok := e.(*columnRef)
+		if !ok || len(c.names) != 1 {
+			refuse(unsupported(left.head().at, "what stands before -> of a lambda function must be names").WithHint("write x -> …, or (x, i) -> …"))
+		}
+		params = append(params, c.names[0])
+	}
+	return params
 }
 
 // unsugared undoes what the parser makes of list(x ORDER BY x): list_sort(list(x), order, nulls).
@@ -271,7 +294,7 @@ func unsugared(c *call) *call {
 	sorted := *inner
 	sorted.exprHead = c.exprHead
 	if sorted.alias == "" {
-		sorted.alias = textOf(c)
+		sorted.alias, sorted.rewritten = textOf(c), true
 	}
 	sorted.order = []sortKey{sortKeyOf(open(key, "ORDER BY"), inner.args[0])}
 	return &sorted

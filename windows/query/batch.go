@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -39,6 +40,12 @@ type Left struct {
 	// Output holds for the rows that the function gives: over window_start and window_end, and,
 	// where its argument is a stream, over the stream's columns and pseudo columns.
 	Output string
+	// Partly are, of a hop, events that only its latest windows took, by how many those are: for the
+	// events of each stream as in Input. What Input leaves out stands in it, too.
+	Partly map[int64]map[string]string
+	// Groups is the least window_end, in microseconds, that no window of a group may reach: the groups
+	// are those of the SELECT that reads the function. nil: all groups stay.
+	Groups *windows.Micros
 }
 
 // BatchWithout is BatchUpTo without what the view's window functions refused: left says it of each,
@@ -98,7 +105,7 @@ func (r *rewriter) view(name string, at any, ctes []namedQuery) object {
 	if !ok || rel.View == nil {
 		return nil
 	}
-	if rel.View.EmitFinal {
+	if rel.View.EmitFinal && r.left == nil {
 		refuse(problem.New(422, "final_only", "%s gives out final rows only: its SQL alone does not tell which those are", rel.Name))
 	}
 	if r.views++; r.views > maxTables {
@@ -209,6 +216,7 @@ func (r *rewriter) query(v any, ctes []namedQuery) {
 		if q["aggregate_handling"] == "FORCE_AGGREGATES" && (q["qualify"] != nil || contains(q["select_list"], isOver)) {
 			r.spellGroups(q, from, ctes)
 		}
+		r.keepGroups(q, from)
 		q["from_table"] = r.table(from, ctes)
 		return
 	}
@@ -218,6 +226,36 @@ func (r *rewriter) query(v any, ctes []namedQuery) {
 			r.inside(m, ctes, selection{})
 		}
 	}
+}
+
+// keepGroups leaves the groups out that a window function says, in the SELECT that reads it.
+func (r *rewriter) keepGroups(q, from object) {
+	f, _ := from["function"].(object)
+	if _, ok := windowKinds[functionName(f)]; !ok || from["type"] != "TABLE_FUNCTION" {
+		return
+	}
+	args, _ := f["children"].([]any)
+	behind := r.leftBy(leftmost(args)).Groups
+	if behind == nil {
+		return
+	}
+	groups, _ := q["group_expressions"].([]any)
+	if len(groups) == 0 && q["aggregate_handling"] != "FORCE_AGGREGATES" {
+		refuse(problem.New(422, "groups_elsewhere", "the windows of a %s are grouped in another SELECT than the one that reads it", functionName(f)))
+	}
+	alias, _ := from["alias"].(string)
+	if name, ok := argumentName(f); alias == "" && ok {
+		alias = name
+	} else if alias == "" {
+		alias = functionName(f)
+	}
+	having, holes := "max(__end) < make_timestamp("+fmt.Sprint(*behind)+")", map[string]any{"__end": columnNode(alias, WindowEnd)}
+	if own := q["having"]; own != nil {
+		having, holes["__own"] = "__own AND "+having, own
+	}
+	statement := parse(r.parser, "SELECT 1 AS one FROM __input GROUP BY one HAVING "+having)
+	node, _ := statement["node"].(object)
+	q["having"] = fill(node["having"], holes, nil)
 }
 
 // events are the names in a FROM under which rows of a stream stand, with their pseudo columns.
@@ -495,38 +533,15 @@ func (r *rewriter) window(t, f object, ctes []namedQuery) object {
 	}
 
 	left := r.leftBy(leftmost(args))
-	r.within = append(r.within, left)
-	input, alias, hidden := r.windowInput(args[0], name, ctes)
-	r.within = r.within[:len(r.within)-1]
-	time := args[1]
-	if rel, ok := r.cat.Relation(alias); ok && hidden != nil && timeIsText(rel, time) {
-		time = columnNode(PseudoTime)
-	}
-	holes := map[string]any{"__time": time, "__size": args[2]}
-	if kind.kind == windows.Hop {
-		holes["__slide"], holes["__size"] = args[2], args[3]
-	}
-	for i, k := range keys {
-		holes[fmt.Sprintf("__key%d", i)] = k
-	}
-	template := windowSQL(kind.kind, len(keys), hidden)
-	if zone != nil {
-		template = zonedSQL(hidden)
-	}
-	if kind.kind == windows.Hop {
-		template = strings.Replace(template, "__count", fmt.Sprint(r.hopCount(args[2], args[3], at)), 1)
-	}
-	if left.Output != "" {
-		template = "SELECT * FROM (" + template + ") AS r WHERE " + left.Output
-	}
-	statement := parse(r.parser, "SELECT * FROM ("+template+") AS w")
-	node, _ := statement["node"].(object)
-	if zone != nil {
-		node, _ = r.withZone(node, zone).(object)
-	}
-	out, ok := fill(node["from_table"], holes, input).(object)
-	if !ok {
-		refuse(problem.New(422, "bad_sql", "the window function %s could not be written as SQL", name).At(at))
+	counts := slices.Sorted(maps.Keys(left.Partly))
+	w := windowText{name: name, kind: kind.kind, args: args, keys: keys, zone: zone, at: at}
+	out, alias := r.windowTable(w, left, ctes)
+	for _, n := range counts { // its latest windows alone took these events
+		w.most = n
+		part, _ := r.windowTable(w, Left{Input: left.Partly[n], Output: left.Output}, ctes)
+		statement := parse(r.parser, "SELECT * FROM (SELECT * FROM __all UNION ALL SELECT * FROM __part) AS w")
+		node, _ := statement["node"].(object)
+		out, _ = fill(node["from_table"], map[string]any{"__all": out, "__part": part}, nil).(object)
 	}
 	if countNodes(out, maxSteps) >= maxSteps { // slide reads its input twice, and so each inside it
 		refuse(problem.New(422, "sql_too_complex", "%s lies too deep in other window functions", name).At(at).
@@ -537,6 +552,65 @@ func (r *rewriter) window(t, f object, ctes []namedQuery) object {
 		out["alias"] = alias
 	}
 	return out
+}
+
+// windowText is a window function as it is written.
+type windowText struct {
+	name string
+	kind windows.Kind
+	args []any
+	keys []any
+	zone *windows.Zone
+	at   int
+	// most is how many of the windows of a hop count for an event, the latest; 0: all.
+	most int64
+}
+
+// windowTable is a window function as a subquery, less what it leaves out, and the name under which its
+// columns are known.
+func (r *rewriter) windowTable(w windowText, left Left, ctes []namedQuery) (out object, alias string) {
+	args := w.args
+	if len(left.Input) > 0 {
+		args, _ = copied(args).([]any) // the input is written in its place, and other parts write another
+	}
+	r.within = append(r.within, left)
+	input, alias, hidden := r.windowInput(args[0], w.name, ctes)
+	r.within = r.within[:len(r.within)-1]
+	time := args[1]
+	if rel, ok := r.cat.Relation(alias); ok && hidden != nil && timeIsText(rel, time) {
+		time = columnNode(PseudoTime)
+	}
+	holes := map[string]any{"__time": time, "__size": args[2]}
+	if w.kind == windows.Hop {
+		holes["__slide"], holes["__size"] = args[2], args[3]
+	}
+	for i, k := range w.keys {
+		holes[fmt.Sprintf("__key%d", i)] = k
+	}
+	template := windowSQL(w.kind, len(w.keys), hidden)
+	if w.zone != nil {
+		template = zonedSQL(hidden)
+	}
+	if w.kind == windows.Hop {
+		count := r.hopCount(args[2], args[3], w.at)
+		if w.most > 0 {
+			count = min(count, w.most)
+		}
+		template = strings.Replace(template, "__count", fmt.Sprint(count), 1)
+	}
+	if left.Output != "" {
+		template = "SELECT * FROM (" + template + ") AS r WHERE " + left.Output
+	}
+	statement := parse(r.parser, "SELECT * FROM ("+template+") AS w")
+	node, _ := statement["node"].(object)
+	if w.zone != nil {
+		node, _ = r.withZone(node, w.zone).(object)
+	}
+	out, ok := fill(node["from_table"], holes, input).(object)
+	if !ok {
+		refuse(problem.New(422, "bad_sql", "the window function %s could not be written as SQL", w.name).At(w.at))
+	}
+	return out, alias
 }
 
 // countNodes counts the objects of a part of the tree, up to limit.
@@ -690,8 +764,13 @@ func fill(v any, holes map[string]any, input object) any {
 				}
 			}
 		}
-		if v["type"] == "BASE_TABLE" && v["table_name"] == "__input" {
-			return copied(input)
+		if name, _ := v["table_name"].(string); v["type"] == "BASE_TABLE" {
+			if name == "__input" {
+				return copied(input)
+			}
+			if hole, ok := holes[name].(object); ok {
+				return copied(hole)
+			}
 		}
 		out := make(object, len(v))
 		for k, m := range v {

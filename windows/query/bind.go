@@ -55,6 +55,8 @@ type scope struct {
 	ranking *ranking
 	// overs takes in window functions, where they may stand.
 	overs *overs
+	// params are those of the lambda functions around an expression, the innermost last.
+	params []param
 }
 
 // item is one expression of a SELECT list.
@@ -390,7 +392,7 @@ func (s *scope) alias(c *columnRef) (*scope, sqlExpr) {
 	for i, it := range s.aliases {
 		if h := it.expr.head(); h.alias != "" && strings.EqualFold(h.alias, c.names[0]) {
 			inner := *s
-			inner.aliases = s.aliases[:i]
+			inner.aliases, inner.params = s.aliases[:i], nil
 			return &inner, it.expr
 		}
 	}

@@ -15,7 +15,12 @@ func (b *binder) value(e sqlExpr, s *scope) *expr.Expr {
 		refuse(problem.New(422, "sql_too_complex", "the SQL has more than %d expressions, aliases written out each time", maxSteps).At(max(0, e.head().at)).
 			WithHint("put the inner expressions into a subquery"))
 	}
-	if s.groups != nil {
+	if c, ok := e.(*columnRef); ok {
+		if x, path := s.param(c); x != nil {
+			return b.members(x, path, c)
+		}
+	}
+	if s.groups != nil && !s.readsParams(e) {
 		if k, ok := s.groups.match(e); ok {
 			return expr.Column(k, s.rel.field(k))
 		}
@@ -58,14 +63,8 @@ func (b *binder) value(e sqlExpr, s *scope) *expr.Expr {
 	case *castTo:
 		return b.made(e)(expr.Cast(b.value(e.child, s), e.to, e.try))
 	case *arrow:
-		if c, ok := e.left.(*columnRef); ok && len(c.names) == 1 {
-			if _, _, found := s.base().resolve(c); !found {
-				if _, picked := s.alias(c); picked == nil {
-					refuse(unsupported(e.at, "a lambda function isn't supported in a view"))
-				}
-			}
-		} else if c, ok := e.left.(*call); ok && c.name == "row" {
-			refuse(unsupported(e.at, "a lambda function isn't supported in a view"))
+		if e.params != nil {
+			refuse(unsupported(e.at, "a lambda function can't stand here").WithHint("it is the second argument of list_transform, list_filter and list_reduce"))
 		}
 		return b.call(&call{exprHead: e.exprHead, name: "->", operator: true, args: []sqlExpr{e.left, e.right}}, s)
 	case *star:
@@ -309,7 +308,8 @@ func (b *binder) call(e *call, s *scope) *expr.Expr {
 		refuse(problem.New(422, "bad_sql", "%s is no aggregate and takes no DISTINCT, FILTER or ORDER BY", e.name).At(e.at))
 	}
 	for _, a := range e.args {
-		if alias := a.head().alias; alias != "" && e.name != "struct_pack" {
+		c, _ := a.(*call)
+		if alias := a.head().alias; alias != "" && e.name != "struct_pack" && (c == nil || !c.rewritten) {
 			refuse(unsupported(place(a, e.at), "%s takes its arguments by place, not by name", e.name).
 				WithHint("leave %s := out", alias))
 		}
@@ -321,6 +321,11 @@ func (b *binder) call(e *call, s *scope) *expr.Expr {
 	}
 	if e.name == "struct_pack" {
 		return b.structOf(e, s)
+	}
+	if len(e.args) == 2 {
+		if a, ok := e.args[1].(*arrow); ok && a.params != nil {
+			return b.lambda(e, a, s)
+		}
 	}
 	args := make([]*expr.Expr, len(e.args))
 	for i, a := range e.args {

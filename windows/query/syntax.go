@@ -33,6 +33,8 @@ type (
 		filter   sqlExpr
 		order    []sortKey
 		distinct bool
+		// rewritten: the parser wrote another text, which is the alias.
+		rewritten bool
 	}
 	// comparison, with the operator as SQL writes it.
 	comparison struct {
@@ -77,6 +79,8 @@ type (
 	arrow struct {
 		exprHead
 		left, right sqlExpr
+		// params are those of a lambda function; nil: it is the operator.
+		params []string
 	}
 	subqueryExpr struct {
 		exprHead

@@ -184,8 +184,12 @@ func (w *writer) call(e *call) {
 		if i > 0 {
 			w.WriteString(", ")
 		}
-		if alias := a.head().alias; alias != "" {
-			w.WriteString(quote(alias) + " := ")
+		switch c, _ := a.(*call); {
+		case c != nil && c.rewritten:
+			w.WriteString(c.alias)
+			continue
+		case a.head().alias != "":
+			w.WriteString(quote(a.head().alias) + " := ")
 		}
 		w.expr(a)
 	}

@@ -1,0 +1,89 @@
+package expr
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"tidemark/storage/row"
+)
+
+// lambdaOver is list_transform(l, x -> list_reduce(list_transform(l, y -> y + x * n), (a, b) -> a + b))
+// over the columns l and n: functions in functions, of which the inner ones read the outer one's
+// parameter and a column of the row.
+func lambdaOver(t *testing.T, l, n int) *Expr {
+	t.Helper()
+	list := func() *Expr {
+		return Column(l, row.Field{Name: "l", Type: row.ListOf(tBig)})
+	}
+	call := func(name string, args ...*Expr) *Expr {
+		e, err := Call(name, args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	made := func(name string, list *Expr, first int, params []string, body *Expr) *Expr {
+		e, err := Lambda(name, list, first, params, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	param := func(n int) *Expr { return Param(n, row.Field{Name: "p", Type: tBig}) }
+	added := call("+", param(1), call("*", param(0), Column(n, row.Field{Name: "n", Type: tBig})))
+	inner := made("list_transform", list(), 1, []string{"y"}, added)
+	sum := made("list_reduce", inner, 1, []string{"a", "b"}, call("+", param(1), param(2)))
+	return made("list_transform", list(), 0, []string{"x"}, sum)
+}
+
+func TestLambdaReadsWhatItsBodyReadsOfTheRow(t *testing.T) {
+	t.Parallel()
+	e := lambdaOver(t, 3, 5)
+	if got := e.Reads(); !slices.Equal(got, []int{3, 5}) {
+		t.Errorf("reads %v, want 3 and 5", got)
+	}
+	if got := e.Renumber(func(c int) int { return c - 3 }).Reads(); !slices.Equal(got, []int{0, 2}) {
+		t.Errorf("renumbered it reads %v, want 0 and 2", got)
+	}
+	if got := e.Reads(); !slices.Equal(got, []int{3, 5}) {
+		t.Errorf("what was renumbered reads %v itself", got)
+	}
+}
+
+func TestClonesOfALambdaShareNothing(t *testing.T) {
+	t.Parallel()
+	e := lambdaOver(t, 0, 1)
+	var all sync.WaitGroup
+	for g := range 4 {
+		clone := e.Clone()
+		all.Go(func() {
+			for round := range 50 {
+				b := row.NewBatch([]row.Field{{Name: "l", Type: row.ListOf(tBig)}, {Name: "n", Type: tBig}}, 8)
+				for i := range g + round%5 + 1 {
+					elems := row.NewVector(tBig, 2)
+					elems.AppendInt64(int64(i))
+					elems.AppendInt64(int64(g))
+					b.Cols[0].AppendString(string(row.EncodeList(nil, elems)))
+					b.Cols[1].AppendInt64(int64(round))
+					b.Len++
+				}
+				var errs Errors
+				v := clone.Eval(b, nil, &errs)
+				for i := range b.Len { // (i + x·n) + (g + x·n) for x of i and g
+					out, err := row.Elements(v, i)
+					if err != nil || errs.Any() || out.Len() != 2 {
+						t.Errorf("row %d: %v, %d elements, failures %t", i, err, out.Len(), errs.Any())
+						return
+					}
+					for k, x := range []int{i, g} {
+						if want := int64(i + g + 2*x*round); out.I64[k] != want {
+							t.Errorf("row %d gives %d for %d, want %d", i, out.I64[k], x, want)
+						}
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+}
