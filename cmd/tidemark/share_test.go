@@ -268,3 +268,107 @@ func TestAnnotationsStandOnTheChartsAsTheyWereWritten(t *testing.T) {
 	do(t, ctx, chromedp.Navigate(s.url(l.URL)))
 	see(t, ctx, "#panel-1 .flag", "deploy")
 }
+
+// A link shows the columns that its panels use, on whatever road, and lets nobody guess the others.
+func TestALinkShowsTheColumnsOfItsPanelsAlone(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.must("PUT", "/v1/streams/sales", `{"time_field":"ts","columns":{"ts":"TIMESTAMP","shop":"VARCHAR","clerk":"VARCHAR","amount":"DOUBLE","cost":"DOUBLE"}}`, nil)
+	s.must("PUT", "/v1/views/by_clerk", `{"sql":"SELECT window_start, shop, clerk, sum(amount) AS amount, sum(cost) AS cost FROM tumble(sales, ts, INTERVAL '1 minute') GROUP BY ALL","throttle":"0s","retention":"2h"}`, nil)
+	s.must("PUT", "/v1/dashboards/board", `{"title":"Board","range":"now-1h","tz":"UTC","panels":[
+		{"id":"top","title":"Top","type":"toplist","view":"by_clerk","x":"window_start","y":["amount"],"series":"shop","where":"clerk <> 'nobody'","order":"cost DESC"},
+		{"id":"chart","title":"Chart","type":"timeseries","view":"by_clerk","x":"window_start","y":["amount"]}]}`, nil)
+	at := time.Now().UTC().Add(-10 * time.Minute).Truncate(time.Minute)
+	sell := func(clerk string, amount int) {
+		s.must("POST", "/v1/streams/sales/events", fmt.Sprintf(`{"ts":%q,"shop":"north","clerk":%q,"amount":%d,"cost":4711}`, at.Format(time.RFC3339), clerk, amount), nil)
+	}
+	sell("ada lovelace", 10)
+	sell("bob the clerk", 20)
+	sell("nobody", 40)
+	s.settle("by_clerk")
+	var made struct{ Key string }
+	s.must("PUT", "/v1/keys/boss", `{"scopes":["admin"]}`, &made)
+	s.key = made.Key
+	l := s.link("board", `{}`)
+	hidden := func(where, text string) {
+		t.Helper()
+		for _, secret := range []string{"ada", "bob", "nobody", "clerk", "cost", "4711"} {
+			if text := strings.ReplaceAll(text, "by_clerk", ""); strings.Contains(text, secret) {
+				t.Errorf("%s tells of %q: %.600s", where, secret, text)
+			}
+		}
+	}
+	_, rows := s.asks(l, "/v1/views/by_clerk/rows?order=amount")
+	hidden("rows", rows)
+	if strings.Count(rows, `"shop":"north"`) != 3 || strings.Count(rows, `"_row":`) != 3 {
+		t.Errorf("%s", rows)
+	}
+	own := "(clerk <> 'nobody'\n)"
+	for asked, want := range map[string]int{
+		"where=" + url.QueryEscape("clerk = 'ada lovelace'"):                       422,
+		"where=" + url.QueryEscape("cost > 1"):                                     422,
+		"where=" + url.QueryEscape(own+" AND clerk = 'ada lovelace'"):              422,
+		"where=" + url.QueryEscape(own+" OR clerk = 'ada lovelace'"):               422,
+		"where=" + url.QueryEscape(own) + "&order=" + url.QueryEscape("cost DESC"): 200,
+		"where=" + url.QueryEscape(own+" AND shop = 'north'") + "&order=shop":      200,
+		"order=clerk":                          422,
+		"order=" + url.QueryEscape("cost ASC"): 422,
+		"cursor=AAAA":                          403,
+	} {
+		if status, body := s.asks(l, "/v1/views/by_clerk/rows?"+asked); status != want {
+			t.Errorf("%s: %d %s", asked, status, body)
+		}
+	}
+	_, older := s.asks(l, "/v1/views/by_clerk/rows/older?x=window_start&from=2024-01-01&to=2024-01-02")
+	hidden("older rows", older)
+	if status, _ := s.asks(l, "/v1/views/by_clerk/rows/older?x=clerk&from=2024-01-01&to=2024-01-02"); status != 400 {
+		t.Errorf("older rows by a hidden column: %d", status)
+	}
+	_, page := s.call("GET", l.URL, "")
+	hidden("the page", strings.ReplaceAll(strings.ReplaceAll(string(page), `clerk \u003c\u003e &#39;nobody&#39;`, ""), `cost DESC`, ""))
+
+	// Rows that differ in hidden columns alone are still two: their sum is right, and stays so.
+	ctx := browse(t)
+	eavesdrop(t, ctx)
+	do(t, ctx, chromedp.Navigate(s.url(l.URL)))
+	see(t, ctx, "#panel-0 .bars li .num", "30")
+	see(t, ctx, "#panel-1 .legend", "70")
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`window.heard = []; for (const a of window.asked) { const was = a.socket.onmessage; a.socket.onmessage = (e) => (window.heard.push(e.data), was(e)); }`))
+	sell("bob the clerk", 5)
+	see(t, ctx, "#panel-0 .bars li .num", "35")
+	see(t, ctx, "#panel-1 .legend", "75")
+	heard := eval[string](t, ctx, `window.heard.join()`)
+	hidden("the socket", heard)
+	if !strings.Contains(heard, `"changes"`) {
+		t.Errorf("no changes were heard: %s", heard)
+	}
+	conn, _, err := (&websocket.Dialer{Subprotocols: []string{"tidemark.v1.json", "bearer." + strings.TrimPrefix(l.URL, "/shared/")}}).DialContext(context.Background(), "ws://"+s.addr+"/v1/live", http.Header{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	for i, ask := range []rowMap{{"where": "clerk = 'x'"}, {"order": "clerk", "limit": 1}, {"from": "earliest"}, {"from": "earliest", "fold": false}} {
+		ask["op"], ask["id"], ask["to"] = "subscribe", fmt.Sprint(i), "by_clerk"
+		if err := conn.WriteJSON(ask); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			_, message, err := conn.ReadMessage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(message)
+			if i < 2 {
+				if !strings.Contains(text, `"error"`) {
+					t.Errorf("%v: %s", ask, text)
+				}
+				break
+			}
+			hidden("history", text)
+			if strings.Contains(text, `"changes"`) || strings.Contains(text, `"progress"`) {
+				break
+			}
+		}
+	}
+}

@@ -143,7 +143,7 @@ func openService(ctx context.Context, o options, demo bool, logger *slog.Logger)
 	metrics := s.metrics(o, streams, hub, groups)
 	page := pages.Deps{
 		Streams: streams, Log: s.log, Views: s.views, Definitions: cat, Demo: demo, Address: o.Listen, Metrics: metrics, Keys: s.keys,
-		Narrow: bind.Narrow(s.views), Groups: groups.List,
+		Narrow: bind.Narrow(s.views), Shown: bind.Shown(s.views), Groups: groups.List,
 		GroupLetters: func(id stream.ID, limit int) ([]stream.DeadLetter, error) {
 			return groups.DeadLetters(id, "", group.Letter{}, limit)
 		},

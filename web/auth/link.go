@@ -72,6 +72,7 @@ type Link struct {
 	digest digest
 	// board is the dashboard's number: a dashboard that is made anew has other links.
 	board uint64
+	salt  []byte
 	store Store
 	// ended is closed when what the link has open must end.
 	ended chan struct{}
@@ -83,6 +84,8 @@ type kept struct {
 	Link   `json:"link"`
 	Digest []byte `json:"sha256"`
 	Board  uint64 `json:"board"`
+	// Salt makes what stands for hidden columns.
+	Salt []byte `json:"salt"`
 }
 
 // links are all of them.
@@ -106,7 +109,7 @@ func (s *links) open(store Store, now time.Time) error {
 			continue
 		}
 		l := k.Link
-		l.board = k.Board
+		l.board, l.salt = k.Board, k.Salt
 		copy(l.digest[:], k.Digest)
 		s.add(&l, now)
 	}
@@ -221,7 +224,9 @@ func (k *Keys) MakeLink(dashboard string, d LinkDefinition, by string) (Link, er
 	l.ID = hex.EncodeToString(random[:idLen/2])
 	secret := hex.EncodeToString(random[idLen/2:])
 	l.board, l.digest = e.ID, sha256.Sum256([]byte(secret))
-	stored, err := json.Marshal(kept{l, l.digest[:], l.board})
+	l.salt = make([]byte, 16)
+	_, _ = rand.Read(l.salt)
+	stored, err := json.Marshal(kept{l, l.digest[:], l.board, l.salt})
 	if err != nil {
 		return Link{}, err
 	}
@@ -351,12 +356,15 @@ type board struct {
 }
 
 type panel struct {
-	Type    string `json:"type"`
-	View    string `json:"view"`
-	X       string `json:"x"`
-	Where   string `json:"where"`
-	Range   string `json:"range"`
-	Compare string `json:"compare"`
+	Type    string   `json:"type"`
+	View    string   `json:"view"`
+	X       string   `json:"x"`
+	Y       []string `json:"y"`
+	Series  string   `json:"series"`
+	Where   string   `json:"where"`
+	Order   string   `json:"order"`
+	Range   string   `json:"range"`
+	Compare string   `json:"compare"`
 }
 
 // doc is the link's dashboard as it is now; false when it is gone.

@@ -51,7 +51,13 @@ func client(views *runtime.Service, p *auth.Principal) live.Client {
 	}}
 	if l := p.Link(); l != nil {
 		out.Looks = true
-		out.Narrow = func(r live.Relation, where string) (string, error) { return narrow(views, l, r.Name, where) }
+		out.Narrow = func(r live.Relation, where, order string) (string, *live.Shown, error) {
+			h, err := hold(views, l, r.Name, where, order)
+			if err != nil {
+				return "", nil, err
+			}
+			return h.where, h.live(), nil
+		}
 	}
 	return out
 }

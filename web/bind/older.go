@@ -2,6 +2,7 @@ package bind
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -56,6 +57,7 @@ func OlderRows(h History, views *runtime.Service, log Marks) func(context.Contex
 }
 
 func (o *older) rows(ctx context.Context, q api.Older) (any, error) {
+	h := held{all: true}
 	info, err := o.views.Get(q.View)
 	if err != nil {
 		return nil, err
@@ -69,9 +71,13 @@ func (o *older) rows(ctx context.Context, q api.Older) (any, error) {
 		return nil, problem.New(400, "bad_parameter", "%s has no TIMESTAMP column %.80q", q.View, q.X).WithHint("x names the column that the range is about, such as window_start")
 	}
 	if l := auth.From(ctx).Link(); l != nil {
-		if q.Where, err = narrow(o.views, l, q.View, q.Where); err != nil {
+		if h, err = hold(o.views, l, q.View, q.Where, ""); err != nil {
 			return nil, err
 		}
+		if !h.all && !h.shows(q.X) {
+			return nil, problem.New(400, "bad_parameter", "the dashboard of the link shows no column %.80q", q.X).WithHint("x names the column that a panel's range is about")
+		}
+		q.Where = h.where
 	}
 	if _, err := query.CompileWhere(o.views.Parse, fields, q.Where); err != nil {
 		return nil, err
@@ -79,7 +85,7 @@ func (o *older) rows(ctx context.Context, q api.Older) (any, error) {
 	out := &olderAnswer{Columns: info.Columns, Rows: []json.RawMessage{}, From: instant(q.From), To: instant(q.To)}
 	lost, lacks, err := o.lost(info)
 	if err != nil || !lost && !lacks {
-		return out, err
+		return out, cmp.Or(err, h.older(out))
 	}
 	oldest, some, err := o.oldest(ctx, q.View, fields[x].Name)
 	if err != nil {
@@ -90,7 +96,7 @@ func (o *older) rows(ctx context.Context, q api.Older) (any, error) {
 		to = min(to, oldest)
 	}
 	if q.From >= to {
-		return out, nil
+		return out, h.older(out)
 	}
 	begins := instant(to)
 	if some {
@@ -102,7 +108,10 @@ func (o *older) rows(ctx context.Context, q api.Older) (any, error) {
 		_ = o.history.Fresh(soon) // late is not wrong: what is asked for is old
 		cancel()
 	}
-	return out, o.fill(ctx, out, q, part{x: fields[x].Name, from: q.From, to: to}, lacks)
+	if err := o.fill(ctx, out, q, part{x: fields[x].Name, from: q.From, to: to}, lacks); err != nil {
+		return nil, err
+	}
+	return out, h.older(out)
 }
 
 func instant(micros int64) string { return string(row.FormatTimestamp(nil, micros)) }

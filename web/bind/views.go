@@ -59,15 +59,24 @@ func (v views) Rebuild(ctx context.Context, name string) (any, error) {
 }
 
 func (v views) Rows(ctx context.Context, name string, q api.RowsQuery) (any, error) {
+	h := held{all: true, where: q.Where}
 	if l := auth.From(ctx).Link(); l != nil {
 		var err error
-		if q.Where, err = narrow(v.Service, l, name, q.Where); err != nil {
+		if h, err = hold(v.Service, l, name, q.Where, q.Order); err != nil {
+			return nil, err
+		}
+		if err := h.noPages(q.Cursor); err != nil {
 			return nil, err
 		}
 	}
-	return answer(v.Service.Rows(ctx, name, runtime.RowsQuery{
-		Where: q.Where, Order: q.Order, Limit: q.Limit, Final: q.Final, After: q.After, Wait: q.Wait, Cursor: q.Cursor,
-	}))
+	a, err := v.Service.Rows(ctx, name, runtime.RowsQuery{
+		Where: h.where, Order: q.Order, Limit: q.Limit, Final: q.Final, After: q.After, Wait: q.Wait, Cursor: q.Cursor,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.rows(a)
+	return a, nil
 }
 
 func (v views) Watermark(name string) (any, error) { return answer(v.Service.WatermarkInfo(name)) }

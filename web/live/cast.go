@@ -37,6 +37,7 @@ type castKey struct {
 	rel                Relation
 	name               string
 	where, span, order string
+	shown              string
 	limit              int
 	raw                bool
 }
@@ -56,7 +57,7 @@ type joining struct {
 
 // castOf finds or makes the cast for a subscription, and counts as its user.
 func (h *Hub) castOf(s *subscription) *cast {
-	key := castKey{s.rel, s.op.To, s.op.Where, string(s.op.Range), s.op.Order, s.op.Limit, s.raw()}
+	key := castKey{s.rel, s.op.To, s.op.Where, string(s.op.Range), s.op.Order, s.op.showing(), s.op.Limit, s.raw()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.mu.casts[key]

@@ -37,6 +37,16 @@ type op struct {
 	Group       string          `json:"group"`
 	MaxInFlight int             `json:"max_in_flight"`
 	Position    string          `json:"position"`
+
+	shown *Shown // what the client sees of a view's rows
+}
+
+// showing is the name of what the client sees.
+func (o op) showing() string {
+	if o.shown == nil {
+		return ""
+	}
+	return o.shown.Name
 }
 
 // badMessage is the error of a message that ends its socket with 4400.

@@ -155,12 +155,24 @@ type Client struct {
 	Key string
 	// May returns a problem when the client has no right to a relation. Nil: it has to all.
 	May func(Relation) error
-	// Narrow adds to a condition on a view what the client is held to; nil: it sees all rows.
-	Narrow func(r Relation, where string) (string, error)
+	// Narrow adds to a condition on a view what the client is held to, and says which columns it sees; a
+	// condition or an order by others is a problem. Nil: it sees all rows, and all of them.
+	Narrow func(r Relation, where, order string) (string, *Shown, error)
 	// Looks: the client joins no group, for that would take what the group's own reader waits for.
 	Looks bool
 	// Revoked is closed when the client's rights end; nil: they don't.
 	Revoked <-chan struct{}
+}
+
+// Shown is what a client sees of the rows of a view. Nil: all of them.
+type Shown struct {
+	// Name tells one from others: what is equal under one name is read and encoded once.
+	Name string
+	// Columns are those that it sees.
+	Columns []string
+	// Row, unless it is nil, makes of a row's key what stands in the column _row: rows that differ in
+	// hidden columns alone are told apart by it.
+	Row func(key []byte) string
 }
 
 // may judges a relation.

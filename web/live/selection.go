@@ -32,6 +32,8 @@ type selection struct {
 	limit    int
 	max      int
 	now      func() time.Time
+	shows    *Shown // nil: all
+	columns  []int  // those that it shows
 
 	keeps  bool // rows are kept
 	moving bool // the range moves with the clock
@@ -69,7 +71,14 @@ type selected struct {
 func newSelection(h *Hub, o op, fields []row.Field) (*selection, error) {
 	s := &selection{
 		fields: fields, time: -1, from: bound{micros: math.MinInt64}, to: bound{micros: math.MaxInt64}, limit: o.Limit,
-		max: h.opts.MaxSelected, now: h.opts.Now,
+		max: h.opts.MaxSelected, now: h.opts.Now, shows: o.shown,
+	}
+	if o.shown != nil {
+		for _, name := range o.shown.Columns {
+			if c := row.FieldIndex(fields, name); c >= 0 {
+				s.columns = append(s.columns, c)
+			}
+		}
 	}
 	if o.Limit < 0 {
 		return nil, problem.New(400, "bad_limit", "limit is %d", o.Limit).WithHint("leave it out, or give a number above 0")
@@ -199,7 +208,7 @@ func (s *selection) fill(snap *Snapshot) ([]*selected, error) {
 	}
 	rows := make([]*selected, 0, len(passing))
 	for _, i := range passing {
-		text := row.AppendJSONRow(nil, s.fields, snap.Rows, int(i))
+		text := s.text(snap.Rows, int(i), snap.Keys[i])
 		rows = append(rows, s.pick(snap.Rows, int(i), string(snap.Keys[i]), text, snap.Status[i], 0))
 	}
 	if s.keeps || len(s.order) > 0 {
@@ -217,6 +226,36 @@ func (s *selection) fill(snap *Snapshot) ([]*selected, error) {
 	}
 	s.shown = s.window()
 	return s.shown, nil
+}
+
+// text is row i as the client sees it.
+func (s *selection) text(b *row.Batch, i int, key []byte) []byte {
+	if s.shows == nil {
+		return row.AppendJSONRow(nil, s.fields, b, i)
+	}
+	out := []byte{'{'}
+	for n, c := range s.columns {
+		if n > 0 {
+			out = append(out, ',')
+		}
+		out = append(row.AppendJSONString(out, s.fields[c].Name), ':')
+		out = row.AppendJSON(out, b.Cols[c], i)
+	}
+	if s.shows.Row != nil {
+		if len(s.columns) > 0 {
+			out = append(out, ',')
+		}
+		out = row.AppendJSONString(append(out, `"_row":`...), s.shows.Row(key))
+	}
+	return append(out, '}')
+}
+
+// encoded is a changed row as the client sees it; what most see is encoded once for all.
+func (s *selection) encoded(e *sharedEpoch, i int) []byte {
+	if s.shows == nil {
+		return e.row(s.fields, i)
+	}
+	return s.text(e.Changes.Rows, i, e.Changes.Keys[i])
 }
 
 // pick makes a kept row of row i.
@@ -280,9 +319,9 @@ func (s *selection) take(e *sharedEpoch) ([]change, error) {
 		key := string(c.Keys[i])
 		switch {
 		case !s.keeps:
-			out = append(out, change{c.Ops[i], key, e.row(s.fields, int(i)), c.Status[i], c.Revision[i]})
+			out = append(out, change{c.Ops[i], key, s.encoded(e, int(i)), c.Status[i], c.Revision[i]})
 		case c.Ops[i] > 0:
-			s.insert(s.pick(c.Rows, int(i), key, e.row(s.fields, int(i)), c.Status[i], c.Revision[i]))
+			s.insert(s.pick(c.Rows, int(i), key, s.encoded(e, int(i)), c.Status[i], c.Revision[i]))
 		default:
 			s.remove(key)
 			s.gone[key] = change{status: c.Status[i], revision: c.Revision[i]}

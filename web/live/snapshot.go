@@ -25,7 +25,7 @@ const snapshotLasts = 2 * time.Second
 
 // snapshot returns the one of what a reader selects, as it is now.
 func (h *Hub) snapshot(r *viewReader) (*sharedSnapshot, error) {
-	key := castKey{rel: r.changes.tail.rel, where: r.op.Where, span: string(r.op.Range), order: r.op.Order, limit: r.op.Limit}
+	key := castKey{rel: r.changes.tail.rel, where: r.op.Where, span: string(r.op.Range), order: r.op.Order, shown: r.op.showing(), limit: r.op.Limit}
 	h.mu.Lock()
 	st := h.mu.snapshots[key]
 	if st == nil {

@@ -217,7 +217,7 @@ func (s *subscription) follow(ctx context.Context) error {
 				WithHint("keep the position of the last frame and subscribe from there, or make an alert of the view")
 		}
 		if s.client.Narrow != nil {
-			if s.op.Where, err = s.client.Narrow(s.rel, s.op.Where); err != nil {
+			if s.op.Where, s.op.shown, err = s.client.Narrow(s.rel, s.op.Where, s.op.Order); err != nil {
 				return err
 			}
 		}

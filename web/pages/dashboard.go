@@ -86,7 +86,7 @@ func (d Deps) panel(ctx context.Context, def api.Panel, i int, span string, tz *
 	if def.Type == "text" {
 		out.HTML = ui.Markdown(def.Text)
 	} else if info, err := d.Views.Get(def.View); err == nil && def.Type != "alerts" {
-		p.Columns = columnsOf(info)
+		p.Columns = d.seen(ctx, info)
 		switch def.Type {
 		case "stat", "table", "toplist", "bar":
 			if def.Range != "" {
@@ -97,6 +97,20 @@ func (d Deps) panel(ctx context.Context, def api.Panel, i int, span string, tz *
 	}
 	out.Config = p
 	return out
+}
+
+// seen are the columns of a view that who looks may see.
+func (d Deps) seen(ctx context.Context, info runtime.Info) []ui.Column {
+	all := columnsOf(info)
+	l := auth.From(ctx).Link()
+	if l == nil || d.Shown == nil {
+		return all
+	}
+	shown, err := d.Shown(l, info.Name)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(c ui.Column) bool { return !slices.Contains(shown, c.Name) })
 }
 
 // mostFirst is how many rows of a panel stand in the page itself.
@@ -155,6 +169,14 @@ func (d Deps) first(ctx context.Context, info runtime.Info, def api.Panel, span 
 		}
 		t.Rows = append(t.Rows, r)
 	}
+	var seen []string
+	for _, c := range d.seen(ctx, info) {
+		seen = append(seen, c.Name)
+	}
+	if len(seen) == 0 {
+		return ui.Table{}
+	}
+	t = pick(t, seen)
 	names := append([]string{def.X, def.Series}, def.Y...)
 	for _, c := range t.Columns {
 		if def.Type == "table" && (!c.Measure || len(def.Y) == 0) {

@@ -72,6 +72,8 @@ type Deps struct {
 	Groups func(id stream.ID) ([]group.Info, error)
 	// Narrow adds to a condition on a view what a link is held to.
 	Narrow func(l *auth.Link, view, where string) (string, error)
+	// Shown gives the columns of a view that a link shows.
+	Shown func(l *auth.Link, view string) ([]string, error)
 
 	corrections *corrections
 }

@@ -133,7 +133,7 @@ function story(panel, at) {
       null,
       list.slice(0, SHOWN).map((e) => {
         const out = h("div", { class: "told", role: "status" });
-        const names = Object.keys(e.row).filter((n) => !measures.includes(n));
+        const names = Object.keys(e.row).filter((n) => n !== "_row" && !measures.includes(n));
         const label = names.map((n) => cell(e.row[n], null, panel.tz)).join(" · ") || "the one row";
         const values = measures.filter((n) => n in e.row && (!panel.config.y?.length || panel.config.y.includes(n))).map((n) => `${n} ${number(e.row[n], unit)}`);
         return h(

@@ -56,7 +56,7 @@ export function share(board, may) {
     h("label", { class: "check" }, frozen, ` the range stands still: ${rangeTitle(fixed(), board.tz)}`),
     h("h3", null, "For those who can sign in here"),
     h("div", { class: "row" }, own, copier(own)),
-    ...(may ? [h("h3", null, "For everybody who has the link"), h("p", { class: "muted" }, "Whoever has it reads the views on this dashboard, all their columns, held to the filters and a range that stands still, and nothing else."), h("div", { class: "row" }, h("label", null, "ends after ", span), h("button", { type: "button", class: "primary make", onclick: make }, "Make a link")), made, list, said] : []),
+    ...(may ? [h("h3", null, "For everybody who has the link"), h("p", { class: "muted" }, "Whoever has it reads what the panels of this dashboard show: their columns, held to the filters and a range that stands still, and nothing else."), h("div", { class: "row" }, h("label", null, "ends after ", span), h("button", { type: "button", class: "primary make", onclick: make }, "Make a link")), made, list, said] : []),
   );
   d.addEventListener("close", () => d.remove());
   show();
