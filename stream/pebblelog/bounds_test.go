@@ -80,7 +80,7 @@ func TestFullQueueIsAnsweredWith429(t *testing.T) {
 	g := &gate{FS: vfs.NewMem()}
 	l := openWith(t, g, pebblelog.Options{QueueRequests: 3, CommitBytes: 1})
 	declare(t, l, 1)
-	g.mu.Lock() // no fsync ends from here on: one commit syncs, one is made, three requests wait
+	g.mu.Lock() // no fsync ends from here on: one commit syncs, three requests wait
 	results, sent := make(chan error, 1000), 0
 	send := func() {
 		sent++
@@ -96,7 +96,7 @@ func TestFullQueueIsAnsweredWith429(t *testing.T) {
 	if err := <-results; !errors.As(err, &refused) || refused.Status != 429 || refused.RetryAfter == 0 {
 		t.Errorf("one of six was answered with %v", err)
 	}
-	// The sequencer may have taken its two after that, and left room.
+	// The sequencer may have taken its one after that, and left room.
 	err := l.Busy(1 << 20)
 	for late := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(late); err = l.Busy(1 << 20) {
 		if sent < cap(results) {
@@ -122,6 +122,43 @@ func TestFullQueueIsAnsweredWith429(t *testing.T) {
 	}
 	if stats, err := l.Stats(1); err != nil || stats.Accepted != taken || taken == 0 {
 		t.Errorf("%d taken, %d accepted, %v", taken, stats.Accepted, err)
+	}
+}
+
+// TestRequestsGatherWhileAnFsyncRuns: all that come during an fsync are in one commit, so each waits
+// for two fsyncs at most.
+func TestRequestsGatherWhileAnFsyncRuns(t *testing.T) {
+	t.Parallel()
+	g := &gate{FS: vfs.NewMem()}
+	l := openWith(t, g, pebblelog.Options{})
+	declare(t, l, 1)
+	g.mu.Lock()
+	first := logtest.Request(1, logtest.Event{})
+	first.NoSync = true // answered when its commit is made: its fsync runs from here on
+	if _, err := l.Append(t.Context(), []*stream.Events{first}); err != nil {
+		t.Fatal(err)
+	}
+	const requests = 20
+	sequences := make(chan stream.Sequence, requests)
+	for range requests {
+		go func() {
+			done, err := l.Append(t.Context(), []*stream.Events{logtest.Request(1, logtest.Event{})})
+			if err != nil {
+				t.Error(err)
+				done = make([]stream.Appended, 1)
+			}
+			sequences <- done[0].Sequence
+		}()
+	}
+	for late := time.Now().Add(30 * time.Second); l.Gauges().QueueRequests < requests && time.Now().Before(late); {
+		runtime.Gosched()
+	}
+	end := l.End()
+	g.mu.Unlock()
+	for range requests {
+		if s := <-sequences; s != end+2 {
+			t.Errorf("a request that came during an fsync is in batch %d, the fsync was for batch %d", s, end+1)
+		}
 	}
 }
 

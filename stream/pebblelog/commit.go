@@ -30,6 +30,7 @@ type commit struct {
 	answersFrom uint32
 	entries     []tailEntry
 	calls       []*call
+	durable     chan struct{} // closed after the fsync
 	checked     chan struct{} // of CheckTimers; nil for others
 	spoiled     error         // the store could not be read: the commit is not made
 }
@@ -65,7 +66,7 @@ type segment struct {
 func (q *sequencer) newCommit() *commit {
 	at := q.now()
 	return &commit{
-		kv: q.l.kv.NewBatch(), at: at, mono: q.l.o.Monotonic(), hour: hourOf(at), end: q.end,
+		kv: q.l.kv.NewBatch(), at: at, mono: q.l.o.Monotonic(), hour: hourOf(at), end: q.end, durable: make(chan struct{}),
 		touched: map[stream.ID]*streamState{}, parts: map[partOf]*part{}, ids: map[idOf]stream.Place{},
 	}
 }

@@ -8,9 +8,9 @@
 //
 // The sequencer takes all requests that wait and makes one commit of them: it leaves out
 // duplicates, gives offsets and sequences, encodes one batch a partition and writes everything
-// as one atomic write of the store. Then it goes on with the next commit while the syncer waits
-// for the fsync: no timer, the next batch collects while one fsync runs. At most two commits are
-// in flight. The fsync done, the syncer shows the commit to readers and answers its requests.
+// as one atomic write of the store. While the syncer waits for the fsync the next requests gather:
+// no timer, and each fsync is for all that came during the one before. The fsync done, the
+// sequencer makes the next commit, and the syncer shows this one to readers and answers its requests.
 //
 // Timers are looked at by the sequencer too, so that a partition is declared idle in the log's
 // order: never in the same instant in which an event of it is taken.

@@ -20,6 +20,8 @@ type sequencer struct {
 	opened  time.Duration // on the monotonic clock
 	steps   stepWatch
 	scratch []uint32
+	// syncing is closed when the fsync of the last commit that was sent is over; nil: it is.
+	syncing <-chan struct{}
 }
 
 // run takes what waits, commit by commit, and looks at the timers, until the queue is closed and
@@ -46,8 +48,19 @@ func (q *sequencer) run() {
 	}
 }
 
+// gather waits until the fsync of the commit before is over, so that all calls that come meanwhile
+// share the next one: made at once it would hold the first of them, and the others would have to
+// wait for its fsync too.
+func (q *sequencer) gather() {
+	if q.syncing != nil {
+		<-q.syncing
+		q.syncing = nil
+	}
+}
+
 // serve makes one commit of calls that wait.
 func (q *sequencer) serve() (over bool) {
+	q.gather()
 	calls, over := q.l.queue.take(q.fitter())
 	if len(calls) == 0 {
 		return over
@@ -238,6 +251,7 @@ func (q *sequencer) send(c *commit) {
 		}
 		return call.noSync
 	})
+	q.syncing = c.durable
 	q.l.inFlight <- c
 }
 
@@ -249,6 +263,7 @@ func (l *Log) syncCommits() {
 				l.fail(err)
 			}
 		}
+		close(c.durable)
 		if err := l.broken.Load(); err != nil {
 			c.fail(*err)
 			continue
