@@ -91,6 +91,35 @@ type Column interface {
 	Bytes() int
 }
 
+// Differential is a Column whose states are sets or multisets, which can tell what came into them
+// and went: so that a large one need not be encoded whole because a little of it changed.
+type Differential interface {
+	Column
+	// Entries is how many entries a slot's state has.
+	Entries(slot int32) int
+	// Note begins to note what changes in a slot from now on, or ends that. Reset ends it too.
+	Note(slot int32, on bool)
+	// EncodeNoted appends what was noted, as the encoding of a state, and says how many entries that
+	// has; noting begins anew.
+	EncodeNoted(slot int32, dst []byte) (out []byte, entries int)
+	// DecodeMore adds the state at the beginning of src to the slot's and returns the rest.
+	DecodeMore(slot int32, src []byte) (rest []byte, err error)
+}
+
+// DifferentialOf gives a column as a Differential, nil where it is none.
+func DifferentialOf(c Column) Differential {
+	if s, ok := c.(*skipping); ok { // it leaves rows out, and its states are the other's
+		c = s.Column
+	}
+	if d, ok := c.(interface {
+		Differential
+		differs() bool
+	}); ok && d.differs() {
+		return d
+	}
+	return nil
+}
+
 // Unknown says that there is no aggregate of this name.
 type Unknown struct{ Name string }
 

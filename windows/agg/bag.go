@@ -19,6 +19,9 @@ type bag struct {
 	least  keyHeap
 	queued map[string]struct{}
 	size   int
+	above  int // how many keys have a count above zero
+	// news is what was added to the counts since it was noted; nil where nothing is noted.
+	news map[string]int64
 }
 
 // bagEntry is about what a map entry takes beside its key.
@@ -27,6 +30,19 @@ const bagEntry = 40
 func (b *bag) add(key []byte, w int64) (grown int) {
 	old := b.size
 	n, ok := b.counts[string(key)]
+	switch {
+	case n <= 0 && n+w > 0:
+		b.above++
+	case n > 0 && n+w <= 0:
+		b.above--
+	}
+	if b.news != nil {
+		if sum := b.news[string(key)] + w; sum == 0 {
+			delete(b.news, string(key))
+		} else {
+			b.news[string(key)] = sum
+		}
+	}
 	switch {
 	case !ok:
 		if b.counts == nil {
@@ -97,12 +113,33 @@ func (b *bag) merge(o *bag) (grown int) {
 	return grown
 }
 
-func (b *bag) encode(dst []byte) []byte {
-	dst = appendUvarint(dst, uint64(len(b.counts)))
-	for _, k := range slices.Sorted(maps.Keys(b.counts)) {
-		dst = appendVarint(appendString(dst, k), b.counts[k])
+func (b *bag) encode(dst []byte) []byte { return encodeCounts(dst, b.counts) }
+
+func encodeCounts(dst []byte, counts map[string]int64) []byte {
+	dst = appendUvarint(dst, uint64(len(counts)))
+	for _, k := range slices.Sorted(maps.Keys(counts)) {
+		dst = appendVarint(appendString(dst, k), counts[k])
 	}
 	return dst
+}
+
+// note begins to note what is added, or ends that.
+func (b *bag) note(on bool) {
+	if b.news = nil; on {
+		b.news = map[string]int64{}
+	}
+}
+
+// noted appends what was added since it was noted.
+func (b *bag) noted(dst []byte) ([]byte, int) {
+	n := len(b.news)
+	dst = encodeCounts(dst, b.news)
+	if n > 4096 {
+		b.news = map[string]int64{}
+	} else {
+		clear(b.news)
+	}
+	return dst, n
 }
 
 func (b *bag) decode(d *decoder) (grown int) {
@@ -134,16 +171,19 @@ func (h *keyHeap) Pop() any {
 func bagColumn(nulls int, key func(r *rows, i int, dst []byte) []byte, result func(b *bag, out *row.Vector) error) *column[bag] {
 	var buf []byte
 	return &column[bag]{
-		each: 64,
+		each: 80,
 		addAll: perRow(nulls, func(b *bag, r *rows, i int, w int64) int {
 			buf = key(r, i, buf[:0])
 			return b.add(buf, w)
 		}),
-		merge:  func(dst, src *bag) int { return dst.merge(src) },
-		result: result,
-		encode: func(b *bag, dst []byte) []byte { return b.encode(dst) },
-		decode: func(b *bag, d *decoder) int { return b.decode(d) },
-		size:   func(b *bag) int { return b.size },
+		merge:   func(dst, src *bag) int { return dst.merge(src) },
+		result:  result,
+		encode:  func(b *bag, dst []byte) []byte { return b.encode(dst) },
+		decode:  func(b *bag, d *decoder) int { return b.decode(d) },
+		size:    func(b *bag) int { return b.size },
+		entries: func(b *bag) int { return len(b.counts) },
+		note:    (*bag).note,
+		noted:   func(b *bag, dst []byte) ([]byte, int) { return b.noted(dst) },
 	}
 }
 

@@ -65,6 +65,10 @@ type column[S any] struct {
 	// size returns what s holds outside its slot; nil when it holds nothing.
 	size func(s *S) int
 	each int // bytes a slot
+	// entries, note and noted are those of Differential; nil where a state can't tell what changed in it.
+	entries func(s *S) int
+	note    func(s *S, on bool)
+	noted   func(s *S, dst []byte) (out []byte, entries int)
 	// version is that of what encode writes; 0: stateVersion. Decode is told which one it reads.
 	version byte
 }
@@ -108,6 +112,20 @@ func (c *column[S]) Encode(slot int32, dst []byte) []byte {
 
 func (c *column[S]) Decode(slot int32, src []byte) ([]byte, error) {
 	c.Reset(slot)
+	return c.DecodeMore(slot, src)
+}
+
+func (c *column[S]) differs() bool { return c.entries != nil }
+
+func (c *column[S]) Entries(slot int32) int { return c.entries(&c.states[slot]) }
+
+func (c *column[S]) Note(slot int32, on bool) { c.note(&c.states[slot], on) }
+
+func (c *column[S]) EncodeNoted(slot int32, dst []byte) ([]byte, int) {
+	return c.noted(&c.states[slot], append(dst, c.writes()))
+}
+
+func (c *column[S]) DecodeMore(slot int32, src []byte) ([]byte, error) {
 	d := decoder{Reader: row.Reader{Rest: src}}
 	if d.version = d.Byte(); d.version < stateVersion || d.version > c.writes() {
 		return nil, errBadState

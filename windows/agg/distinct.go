@@ -17,22 +17,17 @@ func newCountDistinct(s Spec) (*Func, error) {
 		return f, nil
 	}
 	n := len(s.Args)
+	if !s.Retract {
+		f.column = func() Column { return newTextSets(n) }
+		return f, nil
+	}
 	f.column = func() Column {
 		return bagColumn(n, func(r *rows, i int, dst []byte) []byte {
 			for _, v := range r.args[:n] {
 				dst = row.AppendKey(dst, v, i)
 			}
 			return dst
-		}, func(b *bag, out *row.Vector) error {
-			count := int64(0)
-			for _, n := range b.counts {
-				if n > 0 {
-					count++
-				}
-			}
-			out.AppendInt64(count)
-			return nil
-		})
+		}, func(b *bag, out *row.Vector) error { out.AppendInt64(int64(b.above)); return nil })
 	}
 	return f, nil
 }
@@ -43,6 +38,8 @@ type intSet struct {
 	places []int64 // a power of two, at most 3/4 full
 	n      int     // members in places
 	zero   bool
+	// news are the members that came since it was noted; nil where nothing is noted.
+	news *[]int64
 }
 
 func hashInt(x int64) uint64 {
@@ -53,7 +50,10 @@ func hashInt(x int64) uint64 {
 // add returns the bytes by which the set grew.
 func (s *intSet) add(x int64) (grown int) {
 	if x == 0 {
-		s.zero = true
+		if !s.zero {
+			s.zero = true
+			s.tell(0)
+		}
 		return 0
 	}
 	if 4*(s.n+1) > 3*len(s.places) {
@@ -67,18 +67,31 @@ func (s *intSet) add(x int64) (grown int) {
 		case 0:
 			s.places[at] = x
 			s.n++
+			s.tell(x)
 			return grown
 		}
 	}
 }
 
+func (s *intSet) tell(x int64) {
+	if s.news != nil {
+		*s.news = append(*s.news, x)
+	}
+}
+
 func (s *intSet) grow() int {
 	old := s.places
-	s.places, s.n = make([]int64, max(8, 2*len(old))), 0
+	s.places = make([]int64, max(8, 2*len(old)))
+	mask := uint64(len(s.places) - 1)
 	for _, x := range old {
-		if x != 0 {
-			s.add(x)
+		if x == 0 {
+			continue
 		}
+		at := hashInt(x) & mask
+		for s.places[at] != 0 {
+			at = (at + 1) & mask
+		}
+		s.places[at] = x
 	}
 	return 8 * (len(s.places) - len(old))
 }
@@ -103,7 +116,7 @@ func (s *intSet) len() int {
 
 func newIntSets() Column {
 	return &column[intSet]{
-		each: 40,
+		each: 48,
 		addAll: func(c *column[intSet], r *rows) {
 			x := r.args[0].I64
 			nulls := len(r.args[0].Nulls) > 0 || r.args[0].Type.Kind == row.Null
@@ -125,7 +138,7 @@ func newIntSets() Column {
 			if s.zero {
 				dst = append(dst, 0)
 			}
-			for _, x := range s.places { // a group that changed writes all of it: here each costs most
+			for _, x := range s.places {
 				if x != 0 {
 					dst = appendVarint(dst, x)
 				}
@@ -142,7 +155,24 @@ func newIntSets() Column {
 			}
 			return grown
 		},
-		size: func(s *intSet) int { return 8 * len(s.places) },
+		size:    func(s *intSet) int { return 8 * len(s.places) },
+		entries: (*intSet).len,
+		note: func(s *intSet, on bool) {
+			if s.news = nil; on {
+				s.news = &[]int64{}
+			}
+		},
+		noted: func(s *intSet, dst []byte) ([]byte, int) {
+			news := *s.news
+			dst = appendUvarint(dst, uint64(len(news)))
+			for _, x := range news {
+				dst = appendVarint(dst, x)
+			}
+			if *s.news = news[:0]; cap(news) > 4096 {
+				*s.news = nil
+			}
+			return dst, len(news)
+		},
 	}
 }
 

@@ -16,6 +16,8 @@
 //	A4  What depends on order follows the rows' ranks, the order of the log, earliest first, and
 //	    not the order of the calls (N3).
 //	A5  The encoding of a state is frozen and starts with its version.
+//	A6  What a [Differential] column noted, encoded piece by piece and decoded one after the other
+//	    behind what was there before, gives the state.
 //
 // A Column belongs to one goroutine.
 package agg

@@ -266,6 +266,31 @@ func TestAggregatesAnswerAsDuckDBByEveryRoad(t *testing.T) { // A1, A2, A3, A4, 
 				if again := c.Encode(4, nil); !b.f.Approximate && string(again) != string(enc[:len(enc)-4]) && retract {
 					t.Errorf("%s: the decoded state has another encoding", road)
 				}
+				if d := DifferentialOf(c); d != nil { // A6
+					c.Reset(3)
+					whole := []byte{}
+					for k, i := range r.Perm(n) {
+						if k == n/3 {
+							whole = c.Encode(3, nil)
+							d.Note(3, true)
+						}
+						c.Add([]int32{3}, []int32{int32(i)}, b.args, nil, ranks(n))
+						if k == n/2 {
+							whole, _ = d.EncodeNoted(3, whole)
+						}
+					}
+					whole, _ = d.EncodeNoted(3, whole)
+					c.Reset(5)
+					for len(whole) > 0 {
+						if whole, err = d.DecodeMore(5, whole); err != nil {
+							t.Fatalf("%s: a piece can't be read: %v", road, err)
+						}
+					}
+					g.check(t, road+", decoded piece by piece", c, 5, b.f.Type)
+					if got, want := d.Entries(5), d.Entries(3); got != want {
+						t.Errorf("%s: %d entries of pieces, want %d", road, got, want)
+					}
+				}
 				before := c.Bytes()
 				c.Reset(4)
 				if c.Bytes() > before || c.Bytes() < 0 {

@@ -15,13 +15,16 @@ import (
 // it gave out before. Where another operator with state comes behind, it keeps the last row of
 // each group and gives differences.
 type aggregate struct {
-	e        *Engine
-	id       byte
-	keys     []int
-	ties     []int
-	then     []int
-	calls    []query.AggCall
-	cols     []agg.Column
+	e     *Engine
+	id    byte
+	keys  []int
+	ties  []int
+	then  []int
+	calls []query.AggCall
+	cols  []agg.Column
+	// diffs are the columns that can tell what changed in a state, nil for others; differs: there is one.
+	diffs    []agg.Differential
+	differs  bool
 	windowed bool
 	ordered  bool // a call wants ranks
 	outs     targets
@@ -33,6 +36,9 @@ type aggregate struct {
 	keyCols *store
 	gone    []lost
 	cold    cold
+	// pieces tells of the large states where they lie, lostPieces which are to go.
+	pieces     map[pieceOf]pieces
+	lostPieces [][]byte
 	// About the memory that groups take: of a slot, of each call's empty state, of all keys.
 	slotBytes int64
 	each      []int
@@ -45,6 +51,8 @@ type aggregate struct {
 	of   *windowGroups
 	// panes, where the windows are those of a hop that share them, keeps what is fed.
 	panes *panes
+
+	piece []byte
 
 	// Scratch memory; linked and linkedTo say which entry the group that was loaded last has.
 	linked   bool
@@ -75,6 +83,7 @@ func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, of *windo
 	a := &aggregate{
 		e: e, id: id, keys: n.Keys, ties: n.Ties, then: n.Then, calls: n.Calls, windowed: n.Windowed, fields: n.Fields(), of: of,
 		keyCols: newUnsigned(n.Fields()[:len(n.Keys)]), marks: marks{e: e}, cold: newCold(e, spaceGroup, id),
+		pieces: map[pieceOf]pieces{},
 	}
 	a.table.keyOf = func(slot int32) string { return a.groups[slot].key }
 	for _, c := range n.Calls {
@@ -90,7 +99,10 @@ func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, of *windo
 		}
 		empty := f.NewColumn()
 		empty.Grow(1)
-		a.cols, a.each = append(a.cols, f.NewColumn()), append(a.each, empty.Bytes())
+		col := f.NewColumn()
+		d := agg.DifferentialOf(col)
+		a.cols, a.diffs, a.differs = append(a.cols, col), append(a.diffs, d), a.differs || d != nil
+		a.each = append(a.each, empty.Bytes())
 		a.ordered = a.ordered || f.Ordered
 	}
 	for _, f := range n.Fields() {
@@ -327,8 +339,13 @@ func (a *aggregate) give(slots []int32) {
 		a.differences(slots, absent, f)
 	}
 	for _, slot := range slots {
-		if a.groups[slot].rows == 0 && k > 0 {
+		switch {
+		case a.groups[slot].rows == 0 && k > 0:
 			a.drop(slot)
+		case a.panes != nil: // they have all of it, and fill it again when it changes
+			for _, col := range a.cols {
+				col.Reset(slot)
+			}
 		}
 	}
 }
@@ -384,6 +401,7 @@ func (a *aggregate) release(slot int32) {
 	for _, col := range a.cols {
 		col.Reset(slot)
 	}
+	a.leavePieces(slot)
 	a.marks.drop(slot)
 }
 
@@ -399,6 +417,7 @@ func (a *aggregate) drop(slot int32) {
 	g := &a.groups[slot]
 	if g.key != "" { // else it became a part of another group
 		a.gone = append(a.gone, lost{g.key, a.marks.at[slot].listed})
+		a.losePieces(slot, a.stateKey(g.key))
 		a.cold.drop(g.key)
 	}
 	if g.entry >= 0 {

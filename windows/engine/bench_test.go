@@ -10,9 +10,11 @@ import (
 	"tidemark/windows"
 )
 
+type benchView struct{ name, sql string }
+
 // benchViews are measured over the same events: 1,000 events a batch and a second, 1,000 keys of
 // which one takes half, and times up to a second behind.
-var benchViews = []struct{ name, sql string }{
+var benchViews = []benchView{
 	{"pass through", "SELECT k, v FROM s WHERE v % 3 = 0"},
 	{"all", "SELECT count(*) AS n, sum(v) AS total FROM s"},
 	{"by key", "SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k"},

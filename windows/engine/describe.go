@@ -7,6 +7,7 @@ const Panes = "panes that the windows of a hop share"
 var stateKinds = map[byte]string{
 	spaceGroup:      "groups of an aggregate",
 	spacePane:       Panes,
+	spacePiece:      "large states, by what changed in them",
 	spaceSession:    "bounds of sessions",
 	spaceSessionRow: "rows of sessions",
 	spaceSlide:      "rows of a slide",

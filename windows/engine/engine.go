@@ -34,6 +34,9 @@ type Config struct {
 	WindowsFrom *windows.Micros
 	// Evidence asks for Changes.Evidence.
 	Evidence bool
+	// SmallState is how many entries a set or multiset has at most that is saved whole when it
+	// changes; a larger one is saved by what changed. Zero means 128. No row depends on it.
+	SmallState int
 	// Functions are other options for window functions by their number: those of a view beneath
 	// that is a part of this one's plan.
 	Functions map[int]Function
@@ -125,6 +128,9 @@ type failure struct {
 func New(plan *query.Plan, cfg Config) (*Engine, error) {
 	if cfg.Late == Drop {
 		cfg.AllowedLateness = 0
+	}
+	if cfg.SmallState == 0 {
+		cfg.SmallState = smallState
 	}
 	e := &Engine{
 		cfg: cfg, plan: plan, out: &Output{}, notes: map[int]*lateNote{},

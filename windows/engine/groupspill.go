@@ -187,6 +187,7 @@ func (a *aggregate) clear(slot int32) {
 	for _, col := range a.cols {
 		col.Reset(slot)
 	}
+	a.leavePieces(slot)
 	a.keyCols.clear(int(slot))
 	if a.given != nil {
 		a.given.clear(int(slot))

@@ -654,10 +654,11 @@ func (p *panes) forget(wm windows.Micros) {
 				continue
 			}
 			for g, x := range byGroup {
-				p.a.release(x.slot)
 				if x.saved {
+					p.a.losePieces(x.slot, p.stateKey(true, w, p.groups[g].key))
 					p.void(true, w, p.groups[g].key)
 				}
+				p.a.release(x.slot)
 				p.groups[g].extras--
 				p.parts--
 				p.dropEmpty(g)
@@ -676,10 +677,11 @@ func (p *panes) drop(g int32, pane int64) {
 	}
 	l := group.leaves[at]
 	p.uncache(g, pane)
-	p.a.release(l.slot)
 	if l.saved {
+		p.a.losePieces(l.slot, p.stateKey(false, pane, group.key))
 		p.void(false, pane, group.key)
 	}
+	p.a.release(l.slot)
 	group.leaves = slices.Delete(group.leaves, at, at+1)
 	p.parts--
 	p.dropEmpty(g)

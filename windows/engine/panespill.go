@@ -183,6 +183,7 @@ func (p *panes) forgetCold(wm windows.Micros) {
 	last := p.lastFinal(wm - p.a.e.cfg.AllowedLateness)
 	to := last + p.slide - 1
 	p.cold.closing = p.scan(p.cold.closing, to, func(number int64, extra bool, key string, _ []byte) {
+		p.a.loseColdPieces(p.stateKey(extra, number, key))
 		p.void(extra, number, key)
 		p.cold.came()
 	})

@@ -30,10 +30,8 @@ func (p *panes) save(w *writes) {
 	write := func(of paneOf, slot int32, rows int64, dirty bool) {
 		dst := []byte{stateFormat, bit(dirty)}
 		dst = binary.AppendVarint(dst, rows)
-		for _, col := range p.a.cols {
-			dst = col.Encode(slot, dst)
-		}
-		w.set(p.stateKey(of.extra, of.pane, p.groups[of.group].key), dst)
+		name := p.stateKey(of.extra, of.pane, p.groups[of.group].key)
+		w.set(name, p.a.encode(w, slot, name, dst))
 	}
 	list := func(of paneOf, value []byte) {
 		w.set(p.cold.indexKey(of.pane, indexed(of.extra, p.groups[of.group].key)), value)
@@ -120,10 +118,8 @@ func (p *panes) restore(key, value []byte) (g int32, err error) {
 			p.soil(g)
 		}
 	}
-	for _, col := range p.a.cols {
-		if r.src, err = col.Decode(slot, r.src); err != nil {
-			return g, err
-		}
+	if r.src, err = p.a.decode(slot, p.stateKey(extra, number, p.groups[g].key), r.src); err != nil {
+		return g, err
 	}
 	return g, r.end()
 }

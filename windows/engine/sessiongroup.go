@@ -130,6 +130,7 @@ func (a *aggregate) mergeSession(slot, x int32) {
 	if !ok { // x has no such group yet: this becomes it
 		a.table.drop(g.key)
 		a.gone = append(a.gone, lost{key: g.key})
+		a.losePieces(slot, a.stateKey(g.key))
 		a.keyBytes += int64(len(key) - len(g.key))
 		g.key = string(key)
 		a.table.put(g.key, slot)
@@ -154,6 +155,7 @@ func (a *aggregate) mergeSession(slot, x int32) {
 	if g.given { // its row is withdrawn behind it, at the end of this step
 		a.table.drop(g.key)
 		a.gone = append(a.gone, lost{key: g.key})
+		a.losePieces(slot, a.stateKey(g.key))
 		a.keyBytes -= int64(len(g.key)) + stringBytes
 		g.key, g.rows = "", 0
 		a.marks.touch(slot)

@@ -152,8 +152,8 @@ func (e *Engine) Recover(s Store, limit int64) error {
 	}
 	parts := e.spilling()
 	whole := len(parts) == 0 || h.waits || h.bytes <= wholeBytes && (limit == 0 || h.bytes <= limit)
-	// All but the format and the index.
-	from := [][2]byte{{0, spaceIndex}, {spaceIndex + 1, spaceFormat}, {spaceFormat + 1, 0}}
+	// All but the format, the index, and pieces, which come with what they belong to.
+	from := [][2]byte{{0, spacePiece}, {spacePiece + 1, spaceIndex}, {spaceIndex + 1, spaceFormat}, {spaceFormat + 1, 0}}
 	if !whole {
 		from = [][2]byte{{spaceCounts, spaceCounts + 1}, {spaceTracker, spaceTracker + 1}, {spaceSlide, spaceSlide + 1}}
 	}

@@ -67,6 +67,16 @@ func spillViews() []string {
 		"SELECT k, n, window_end FROM (SELECT window_end, k, count(*) AS n FROM tumble(s, ts, INTERVAL '20 seconds') GROUP BY ALL) QUALIFY row_number() OVER (PARTITION BY k ORDER BY n DESC, window_end) <= 2",
 		"SELECT window_start, k, ts, v, sum(v) OVER (PARTITION BY window_start, k ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS near FROM tumble(s, ts, INTERVAL '1 minute')",
 		"SELECT k, total, rank() OVER (PARTITION BY n ORDER BY total) AS place FROM (SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k)",
+		// Sets and multisets, which are saved by what changed in them.
+		"SELECT k, count(DISTINCT v) AS n, median(v) AS middle, sum(v) AS total FROM s GROUP BY k",
+		"SELECT count(DISTINCT v) AS n, count(DISTINCT k) FILTER (v > 0) AS keys, list(v) AS every FROM s",
+		"SELECT window_start, k, count(DISTINCT v) AS n, mode(v) AS most FROM tumble(s, ts, INTERVAL '1 minute') GROUP BY ALL",
+		"SELECT window_start, k, count(DISTINCT v) AS n, string_agg(v::VARCHAR, ' ') AS every FROM hop(s, ts, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY ALL",
+		"SELECT window_start, k, count(DISTINCT v) AS n, list(v) AS every FROM session(s, ts, INTERVAL '20 seconds', k) GROUP BY ALL",
+		"SELECT window_start, v > 1 AS up, count(DISTINCT v) AS n, list(v) AS every FROM session(s, ts, INTERVAL '20 seconds', k) GROUP BY ALL", // the other session has no such group
+		"SELECT n, count(*) AS sessions FROM (SELECT window_start, k, count(DISTINCT v) AS n FROM session(s, ts, INTERVAL '20 seconds', k) GROUP BY ALL) GROUP BY n",
+		"SELECT n, count(DISTINCT total) AS totals, max(total) AS most, list(total) AS every FROM (SELECT k, v, count(*) AS n, sum(v) AS total FROM s GROUP BY k, v) GROUP BY n",
+		"SELECT window_end, max(n) AS most, arg_max(k, n) AS who FROM (SELECT window_end, k, count(*) AS n FROM hop(s, ts, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY ALL) GROUP BY ALL",
 		"SELECT k, n FROM finals",
 		"SELECT window_start, count(*) AS keys, sum(n) AS n FROM finals GROUP BY ALL",
 	)
@@ -97,6 +107,7 @@ func spilled(t *rapid.T, sql string) {
 	s.sql = sql
 	s.cfg = Config{
 		AllowedLateness: rapid.SampledFrom([]int64{0, 15, 60, 600}).Draw(t, "lateness") * windows.MicrosPerSecond,
+		SmallState:      rapid.IntRange(1, 4).Draw(t, "small"),
 		Evidence:        rapid.IntRange(0, 4).Draw(t, "evidence") == 0,
 		Streams:         []windows.TrackedStream{{Stream: 1, IdleAdvance: true, MaxOutOfOrderness: rapid.SampledFrom([]int64{0, 10, 45}).Draw(t, "ooo") * windows.MicrosPerSecond}},
 	}
@@ -125,6 +136,7 @@ func spilled(t *rapid.T, sql string) {
 		if more := part.without(whole); len(whole.without(part)) > 0 || len(more) > 0 && len(b.sessions) == 0 {
 			t.Fatalf("%s\nother keys in the store: %q and %q", sql, whole.without(part), more)
 		}
+		s.samePieces(part)
 		b.Evict(limit)
 		m := b.Memory()
 		if len(b.Resident()) == 0 && len(b.plan.Key) > 0 && !strings.HasPrefix(sql, "SELECT count(*)") && m.Bytes > limit && !b.emit.pending() {

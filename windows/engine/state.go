@@ -22,6 +22,8 @@ import (
 //	s id key        the sessions of a key of the session function with this number
 //	w id key …      a row of the slide function with this number
 //	x id key …      a row of the session function with this number
+//	d id … call n   the n-th piece of a call's large state; … is the letter and the rest of the key of the
+//	                g or h that it belongs to, see pieces.go
 //	p id key        a partition of the operator with this number
 //	f id row        a row that waits until it is final, or was given on since it is
 //	r rowkey        an entry of the emitter
@@ -41,6 +43,7 @@ const (
 	spacePartition  = 'p'
 	spaceFinal      = 'f'
 	spacePane       = 'h'
+	spacePiece      = 'd'
 	spaceRow        = 'r'
 	spaceIndex      = 'i'
 	spaceFormat     = 'v'
@@ -63,6 +66,11 @@ func (w *writes) value() []byte { return w.scratch[:0] }
 
 func (w *writes) kept(value []byte) []byte {
 	w.scratch = value
+	return w.copied(value)
+}
+
+// copied gives a copy of a value memory of its own.
+func (w *writes) copied(value []byte) []byte {
 	if cap(w.mem)-len(w.mem) < len(value) {
 		w.mem = make([]byte, 0, max(min(2*cap(w.mem), 64<<10), 512, len(value)))
 	}
@@ -127,7 +135,7 @@ func (e *Engine) Load(key, value []byte) error {
 		}
 	case spaceRow:
 		err = e.emit.load(key[1:], value)
-	case spaceIndex, spaceFormat:
+	case spaceIndex, spaceFormat, spacePiece: // pieces come with what they belong to
 	default:
 		err = errState
 	}
@@ -219,9 +227,10 @@ func (c *Counts) decode(src []byte) error {
 // A group: format, flags (1 changed since it was last given out, 2 a row is given out behind it,
 // 4 its rows are counted by finalAt, 8 evidence, 16 an entry of the emitter has its row, 32 that one
 // has another key, 64 the row behind it was given out with another finalAt), how many rows are in it,
-// finalAt, the state of each call, with flag 2 the row, with 64 its finalAt, with 4 the number of
+// finalAt, the state of each call (or where its pieces are), with flag 2 the row, with 64 its finalAt, with 4 the number of
 // counts and for each finalAt and count, with 8 the places, with 32 the entry's key.
 func (a *aggregate) save(w *writes) {
+	a.saveLostPieces(w)
 	if a.panes != nil {
 		a.panes.save(w)
 	}
@@ -238,9 +247,8 @@ func (a *aggregate) save(w *writes) {
 		dst := append(w.value(), stateFormat, bit(k.dirty)|bit(g.given)<<1|bit(g.ends != nil)<<2|bit(g.evidence != nil)<<3|bit(linked)<<4|bit(other)<<5|bit(earlier)<<6)
 		dst = binary.AppendVarint(dst, g.rows)
 		dst = binary.BigEndian.AppendUint64(dst, uint64(k.finalAt))
-		for _, col := range a.cols {
-			dst = col.Encode(slot, dst)
-		}
+		name := a.stateKey(g.key)
+		dst = a.encode(w, slot, name, dst)
 		if g.given {
 			for _, v := range a.given.cols {
 				dst = row.AppendValue(dst, v, int(slot))
@@ -258,7 +266,7 @@ func (a *aggregate) save(w *writes) {
 		if other {
 			dst = append(dst, entry...)
 		}
-		w.set(a.stateKey(g.key), w.kept(dst))
+		w.set(name, w.kept(dst))
 		if a.spills() {
 			k.listed = a.cold.list(w, k.listed, k.finalAt, g.key)
 		}
@@ -317,11 +325,9 @@ func (a *aggregate) load(key, value []byte) error {
 	if r.bad {
 		return errState
 	}
-	for _, col := range a.cols {
-		var err error
-		if r.src, err = col.Decode(slot, r.src); err != nil {
-			return err
-		}
+	var err error
+	if r.src, err = a.decode(slot, a.stateKey(g.key), r.src); err != nil {
+		return err
 	}
 	if g.given = flags&2 != 0; g.given {
 		if a.given == nil {
