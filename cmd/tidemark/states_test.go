@@ -23,13 +23,34 @@ window.WebSocket = class extends WebSocket {
 };
 window.say = (relation, message) => { const s = window.asked.findLast((x) => x.to === relation); s.socket.hear({ data: JSON.stringify({ id: s.id, ...message }) }); };`
 
+// believed lets a test say what the server tells of views when the page asks for them.
+const believed = `window.told = {}; {
+	const real = window.fetch;
+	window.fetch = async (path, ...more) => {
+		const answer = await real(path, ...more);
+		if (!String(path).startsWith("/v1/views?")) return answer;
+		const list = await answer.json();
+		for (const v of list.items) Object.assign(v, window.told[v.name]);
+		return new Response(JSON.stringify(list), { status: 200 });
+	};
+}`
+
+// deaf is a page whose socket says nothing from the start.
+const deaf = overheard + `window.mute = true;`
+
+// atStart runs a script in every page that the browser opens, before the page's own.
+func atStart(t *testing.T, ctx context.Context, script string) {
+	t.Helper()
+	do(t, ctx, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		return err
+	}))
+}
+
 // eavesdrop makes every page that the browser opens one whose socket is overheard.
 func eavesdrop(t *testing.T, ctx context.Context) {
 	t.Helper()
-	do(t, ctx, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: overheard})
-		return err
-	}))
+	atStart(t, ctx, overheard)
 }
 
 const note = "#panel-2 .panel-note"
@@ -111,6 +132,79 @@ func TestAPanelHasItsSizeWhileItLoads(t *testing.T) {
 	if drawn := eval[int](t, ctx, height); drawn != empty {
 		t.Errorf("the panel is %d pixels high when empty and %d when drawn", empty, drawn)
 	}
+}
+
+// Before its rows come, a panel is a skeleton of the size that it will have; a table and a number stand
+// in the page itself.
+func TestASkeletonHoldsThePlaceUntilTheRowsCome(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	s.sell(2*time.Minute, 10)
+	s.settle("minutes")
+	s.settle("total")
+	ctx := browse(t)
+	atStart(t, ctx, deaf)
+	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
+	become(t, ctx, `window.asked.filter((x) => x.to === "minutes").length === 2`)
+	if !eval[bool](t, ctx, `!!document.querySelector("#panel-1 .skeleton") && !document.querySelector("#panel-1 .state, #panel-1 canvas")`) {
+		t.Error("a chart without rows is no skeleton")
+	}
+	see(t, ctx, tableBody, "10")
+	see(t, ctx, totalValue, "10")
+	box := `JSON.stringify((({ width, height }) => [Math.round(width), Math.round(height)])(document.querySelector("#panel-1").getBoundingClientRect()))`
+	waiting := eval[string](t, ctx, box)
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`window.mute = false`))
+	press(t, ctx, "r")
+	see(t, ctx, "#panel-1 .legend", "10")
+	become(t, ctx, `!document.querySelector("#board .skeleton")`)
+	if drawn := eval[string](t, ctx, box); drawn != waiting {
+		t.Errorf("the panel is %s while it loads and %s when drawn", waiting, drawn)
+	}
+}
+
+// A panel whose rows are on their way for long says so, and keeps what it has.
+func TestAPanelThatWaitsForItsRowsIsCatchingUp(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	s.sell(2*time.Minute, 10)
+	ctx := browse(t)
+	eavesdrop(t, ctx)
+	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
+	see(t, ctx, tableBody, "10")
+	see(t, ctx, "#panel-2 .panel-foot", "complete to")
+	// The feed lives, but the answer to what is asked anew is not there yet.
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`window.mute = true; window.beat = setInterval(() => window.say("minutes", { type: "beat" }), 500); void 0`))
+	press(t, ctx, "r")
+	see(t, ctx, note, "catching up")
+	see(t, ctx, tableBody, "10")
+	if eval[bool](t, ctx, `document.querySelector("#panel-2").classList.contains("stale") || !!document.querySelector("#panel-2 .skeleton")`) {
+		t.Error("what is shown was blanked or looks dead")
+	}
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`clearInterval(window.beat); window.mute = false`))
+	press(t, ctx, "r")
+	become(t, ctx, fmt.Sprintf(`!document.querySelector(%q).textContent.includes("catching up")`, note))
+	see(t, ctx, tableBody, "10")
+}
+
+// What the server says of a view that is being made, or made anew, stands beside the title.
+func TestPanelsTellThatTheirViewCatchesUpOrIsBeingRebuilt(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	s.sell(2*time.Minute, 10)
+	ctx := browse(t)
+	atStart(t, ctx, believed+`window.told.minutes = { state: "building", lag_events: 12345 };`)
+	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
+	see(t, ctx, note, "catching up: 12,345 events to go")
+	see(t, ctx, "#panel-1 .panel-note", "catching up: 12,345 events to go")
+	see(t, ctx, tableBody, "10")
+	if got := eval[string](t, ctx, `document.querySelector("#panel-0 .panel-note").textContent`); got != "" {
+		t.Errorf("the panel of another view says %q", got)
+	}
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`window.told.minutes = { state: "live", rebuilding: true }`))
+	see(t, ctx, note, "being rebuilt")
+	see(t, ctx, tableBody, "10") // the rows of before stay
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`window.told = {}`))
+	become(t, ctx, fmt.Sprintf(`document.querySelector(%q).textContent === ""`, note))
 }
 
 // What nobody sees costs nothing, and is there as soon as somebody looks.
