@@ -735,8 +735,9 @@ func windowSQL(kind windows.Kind, keys int, hidden []string) string {
 		} else {
 			own += ", __tm_nr"
 		}
+		// The sum is the same for events of one instant: the two computations may order these differently.
 		return "SELECT " + starWithout(hidden, "__tm_new", "__tm_nr") + ", min(__time) OVER (" + own + ") AS window_start, max(__time) OVER (" + own + ") + " + size + " AS window_end FROM (" +
-			"SELECT *, sum(__tm_new) OVER (" + by + " ORDER BY __time ROWS UNBOUNDED PRECEDING) AS __tm_nr FROM (" +
+			"SELECT *, sum(__tm_new) OVER (" + by + " ORDER BY __time) AS __tm_nr FROM (" +
 			"SELECT *, CASE WHEN lag(__time) OVER (" + by + " ORDER BY __time) + " + size + " >= __time THEN 0 ELSE 1 END AS __tm_new FROM __input))"
 	default: // slide
 		helpers := []string{"__tm_time", "__tm_end"}
