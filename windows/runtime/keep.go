@@ -22,6 +22,9 @@ func (a ages) now(clock func() time.Time) windows.Micros {
 	return min(wall.UnixMicro(), a.opened.Add(wall.Sub(a.opened)).UnixMicro())
 }
 
+// maxAsks is how many questions wait for a worker at most; who finds them waiting need not ask, too.
+const maxAsks = 16
+
 // asks is how a worker that runs is asked to remove what has expired; ended is closed when it runs no
 // more.
 type asks struct {
@@ -42,30 +45,38 @@ func (s *Service) Keep(ctx context.Context) error {
 // askToKeep asks all workers, and returns how to wait for each.
 func (s *Service) askToKeep() (waits []func(context.Context) error) {
 	for _, v := range s.list() {
-		v.mu.Lock()
-		a := v.mu.asks
-		v.mu.Unlock()
-		if a == nil {
-			continue
+		if wait := v.ask(); wait != nil {
+			waits = append(waits, wait)
 		}
-		answer := make(chan error, 1)
-		select {
-		case a.ask <- answer:
-		default: // it was asked and has not come to it yet
-			continue
-		}
-		waits = append(waits, func(ctx context.Context) error {
-			select {
-			case err := <-answer:
-				return err
-			case <-a.ended:
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		})
 	}
 	return waits
+}
+
+// ask asks the worker that serves to look at the log's end and the clock, and returns how to wait for
+// that; nil when none runs, or it was asked often and has not come to it yet.
+func (v *view) ask() (wait func(context.Context) error) {
+	v.mu.Lock()
+	a := v.mu.asks
+	v.mu.Unlock()
+	if a == nil {
+		return nil
+	}
+	answer := make(chan error, 1)
+	select {
+	case a.ask <- answer:
+	default:
+		return nil
+	}
+	return func(ctx context.Context) error {
+		select {
+		case err := <-answer:
+			return err
+		case <-a.ended:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // keepRetention asks all workers now and then until ctx ends.
@@ -87,7 +98,7 @@ func (w *worker) listen() (<-chan chan error, func()) {
 	if !w.serving {
 		return nil, func() {}
 	}
-	a := &asks{make(chan chan error, 1), make(chan struct{})}
+	a := &asks{make(chan chan error, maxAsks), make(chan struct{})}
 	set := func(a *asks) {
 		w.v.mu.Lock()
 		w.v.mu.asks = a

@@ -139,10 +139,10 @@ func (s *Service) create(kind catalog.Kind, name string, doc *stored, plan *quer
 		return nil, false, err
 	}
 	v.setPlan(plan)
+	v.ops.Lock() // before others can find it: nobody starts it while its first rows are made
+	defer v.ops.Unlock()
 	s.mu.views[name] = v
 	s.mu.Unlock()
-	v.ops.Lock()
-	defer v.ops.Unlock()
 	// A stream that was deleted since the SQL was bound did not know of the view yet.
 	if err := s.sourcesThere(doc); err != nil {
 		s.forget(v)

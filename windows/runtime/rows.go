@@ -345,6 +345,7 @@ func (v *view) waitFor(ctx context.Context, after string, wait time.Duration) er
 	defer stop()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+	v.ask() // to look where the log ends: what came may be in streams that it does not read
 	for {
 		v.mu.Lock()
 		there := v.mu.seen >= p.Sequence || v.mu.progress.Position.Log == v.svc.log.ID() && v.mu.progress.Position.Sequence >= p.Sequence

@@ -258,6 +258,7 @@ func (w *worker) run(ctx context.Context, caughtUp func() bool) error {
 			if err := w.asked(answer, !ok && w.in.entries == 0); err != nil {
 				return err
 			}
+			continue // with the log's end as it is now
 		default:
 		}
 		commit, wait := w.pace.due(w.now(), w.in, !ok)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -27,8 +28,13 @@ import (
 	"tidemark/windows/runtime"
 )
 
-// Patience bounds every wait of a test.
-const Patience = 20 * time.Second
+// Patience bounds every wait of a test. The long runs have large stores and share the machine.
+var Patience = func() time.Duration {
+	if os.Getenv("TIDEMARK_LONG") != "" {
+		return 5 * time.Minute
+	}
+	return 20 * time.Second
+}()
 
 // World is everything that runs.
 type World struct {
