@@ -41,6 +41,11 @@ type prover struct {
 	each   func()
 	// has says which functions refused something.
 	has map[int]bool
+	// finals are the functions of which only final windows count; of those that are gathered, only
+	// groups whose windows are all final.
+	finals, gathered map[int]bool
+	// partly says of each hop how many of its windows took an event that others refused.
+	partly map[int]map[int64]bool
 }
 
 // source is a stream on its way into its table.
@@ -53,7 +58,7 @@ type source struct {
 }
 
 // refusals is the table of what the windows refused: the function's number, the stream, partition
-// and offset of the event, and the start of the window.
+// and offset of the event, the start of the window, and how many windows of the function took the event.
 const refusals = "tidemark_refused"
 
 var (
@@ -64,6 +69,7 @@ var (
 		{Name: "part", Type: bigint},
 		{Name: "place", Type: bigint},
 		{Name: "window", Type: row.Scalar(row.Timestamp)},
+		{Name: "taken", Type: bigint},
 	}
 	pseudoFields = []row.Field{
 		{Name: query.PseudoPartition, Type: bigint},
@@ -75,6 +81,10 @@ var (
 	}
 )
 
+// maxPartly bounds in how many ways the windows of a hop over a subquery may have taken events in part:
+// each is a part of the query.
+const maxPartly = 64
+
 // putRows is how many rows go into a table at once.
 const putRows = 8192
 
@@ -82,11 +92,25 @@ func newProver(v *Verifier, plan *query.Plan, proof *runtime.Proof, claim *runti
 	p := &prover{
 		v: v, plan: plan, proof: proof, claim: claim, progress: func(int64) {},
 		assigns: map[int]*query.Assign{}, has: map[int]bool{}, refused: row.NewBatch(refusalFields, 0),
+		finals: map[int]bool{}, partly: map[int]map[int64]bool{},
+	}
+	final := func(root query.Node) {
+		for _, n := range query.Nodes(root) {
+			if a, ok := n.(*query.Assign); ok {
+				p.finals[a.Number] = true
+			}
+		}
 	}
 	for _, n := range query.Nodes(plan.Root) {
-		if a, ok := n.(*query.Assign); ok {
-			p.assigns[a.Number] = a
+		switch n := n.(type) {
+		case *query.Assign:
+			p.assigns[n.Number] = n
+		case *query.FinalOnly:
+			final(n)
 		}
+	}
+	if proof.Definition.Emit == runtime.EmitFinal && !plan.PassThrough {
+		final(plan.Root)
 	}
 	p.whole = onlyThroughIt(plan, len(p.assigns))
 	p.ownRows = plan.PassThrough && len(p.assigns) == 0
@@ -311,7 +335,7 @@ func onlyThroughIt(plan *query.Plan, assigns int) bool {
 }
 
 // tell is what the judge says of one event.
-func (p *prover) tell(ev judge.Event, _ judge.Account) {
+func (p *prover) tell(ev judge.Event, account judge.Account) {
 	v := p.judge.Verdict()
 	_, failed := v.Outside[ev]
 	p.counts = !failed
@@ -319,16 +343,46 @@ func (p *prover) tell(ev judge.Event, _ judge.Account) {
 		switch assign.Kind {
 		case windows.Session, windows.Slide:
 			if list := v.Events[number]; len(list) > 0 && list[len(list)-1] == ev {
-				p.leaveOut(number, ev, 0, p.whole)
+				p.leaveOut(number, ev, 0, 0, p.whole)
 			}
 		default:
 			list := v.Pairs[number]
-			for i := len(list) - 1; i >= 0 && list[i].Event == ev; i-- {
-				p.leaveOut(number, ev, list[i].Start, assign.Kind == windows.Tumble && p.whole)
+			n := 0
+			for n < len(list) && list[len(list)-1-n].Event == ev {
+				n++
+			}
+			switch mine := list[len(list)-n:]; {
+			case n == 0:
+			case assign.Kind == windows.Hop && overStream(assign):
+				for _, pair := range mine {
+					p.leaveOut(number, ev, pair.Start, 0, false)
+				}
+			default:
+				taken := takenBy(account, number)
+				p.leaveOut(number, ev, mine[0].Start, taken, taken == 0 && p.whole)
 			}
 		}
 	}
 	p.each()
+}
+
+// overStream reports whether the argument of a function is a stream itself, so that the rows that it
+// gives carry the event's place.
+func overStream(a *query.Assign) bool {
+	_, direct := a.In.(*query.Scan)
+	return direct
+}
+
+// takenBy is how many windows of a function took an event: the latest, since those that refused it are
+// the earliest.
+func takenBy(account judge.Account, number int) (n int64) {
+	last := windows.Micros(0)
+	for _, w := range account.Windows {
+		if w.Function == number && w.Outcome != judge.Refused && (n == 0 || w.Start != last) {
+			n, last = n+1, w.Start
+		}
+	}
+	return n
 }
 
 // early reports whether an event lies before the instant at which the view begins (R2), or is a row
@@ -340,13 +394,19 @@ func (p *prover) early(at windows.Micros) bool {
 	return p.proof.EventsFrom != nil && at < *p.proof.EventsFrom
 }
 
-func (p *prover) leaveOut(number int, ev judge.Event, start windows.Micros, whole bool) {
+func (p *prover) leaveOut(number int, ev judge.Event, start windows.Micros, taken int64, whole bool) {
 	if whole {
 		p.counts = false
 		return
 	}
 	p.has[number] = true
-	for c, x := range []int64{int64(number), int64(ev.Stream), int64(ev.Partition), int64(ev.Offset), start} {
+	if taken > 0 {
+		if p.partly[number] == nil {
+			p.partly[number] = map[int64]bool{}
+		}
+		p.partly[number][taken] = true
+	}
+	for c, x := range []int64{int64(number), int64(ev.Stream), int64(ev.Partition), int64(ev.Offset), start, taken} {
 		p.refused.Cols[c].AppendInt64(x)
 	}
 	p.refused.Len++
@@ -413,16 +473,27 @@ func (p *prover) left(number int, a *query.Assign) (query.Left, error) {
 	if p.has[number] {
 		event := fmt.Sprintf("SELECT 1 FROM %s AS x WHERE x.number = %d AND x.part = %s AND x.place = %s",
 			refusals, number, query.PseudoPartition, query.PseudoOffset)
-		if a.Kind == windows.Hop {
-			if _, direct := a.In.(*query.Scan); !direct {
-				return l, unknown("window function %d is a hop over a subquery and refused events window by window", number)
+		// of are the events of each stream, with another condition on what the table says of them.
+		of := func(not, more string) map[string]string {
+			out := map[string]string{}
+			for _, s := range p.sources {
+				out[s.Name] = fmt.Sprintf("%sEXISTS (%s AND x.source = %d%s)", not, event, s.ID, more)
 			}
+			return out
+		}
+		if a.Kind == windows.Hop && overStream(a) {
 			output = append(output, "NOT EXISTS ("+event+" AND x.window = window_start)")
 		} else {
-			l.Input = map[string]string{}
-			for _, s := range p.sources {
-				l.Input[s.Name] = fmt.Sprintf("NOT EXISTS (%s AND x.source = %d)", event, s.ID)
+			l.Input = of("NOT ", "")
+		}
+		if len(p.partly[number]) > maxPartly {
+			return l, unknown("window function %d is a hop over a subquery, and its windows took events in part in %d ways: more than the %d that one query can tell apart", number, len(p.partly[number]), maxPartly)
+		}
+		for taken := range p.partly[number] {
+			if l.Partly == nil {
+				l.Partly = map[int64]map[string]string{}
 			}
+			l.Partly[taken] = of("", fmt.Sprintf(" AND x.taken = %d", taken))
 		}
 	}
 	from := p.judge.WindowsFrom()
@@ -437,11 +508,13 @@ func (p *prover) left(number int, a *query.Assign) (query.Left, error) {
 	if oldest := p.claim.AsOf.Oldest; oldest != nil && !p.plan.NeverFinal {
 		output = append(output, fmt.Sprintf("window_end >= make_timestamp(%d)", *oldest))
 	}
-	if p.finalOnly(number) {
+	if p.finals[number] {
 		wm := p.judge.Watermark()
 		switch {
 		case wm == windows.NoWatermark:
 			output = append(output, "1 = 0")
+		case p.gathered[number]:
+			l.Groups = &wm
 		case a.Kind == windows.Session || a.Kind == windows.Slide: // T2
 			output = append(output, fmt.Sprintf("window_end < make_timestamp(%d)", wm))
 		default:
@@ -450,17 +523,6 @@ func (p *prover) left(number int, a *query.Assign) (query.Left, error) {
 	}
 	l.Output = strings.Join(output, " AND ")
 	return l, nil
-}
-
-// finalOnly reports whether only final windows of a function count: those of an emit: final view,
-// or of one beneath.
-func (p *prover) finalOnly(number int) bool {
-	for _, b := range p.plan.Beneath {
-		if b.EmitFinal && b.First <= number && number < b.First+b.Functions {
-			return true
-		}
-	}
-	return p.proof.Definition.Emit == runtime.EmitFinal && !p.plan.PassThrough
 }
 
 // gone reports whether the log no longer has an event.

@@ -123,7 +123,7 @@ func (v *Verifier) Verify(ctx context.Context, name string, progress func(events
 		res.cannotTell(c.why)
 	case errors.As(err, &p) && p.Code == "too_large":
 		res.cannotTell("the batch answer needs more memory than history may take: " + p.Detail)
-	case errors.As(err, &p) && p.Code == "bad_sql":
+	case errors.As(err, &p) && (p.Code == "bad_sql" || p.Code == "sql_too_complex" || p.Code == "groups_elsewhere"):
 		res.cannotTell("the batch answer can't be computed: " + p.Detail)
 	case err != nil:
 		return nil, err
@@ -142,7 +142,8 @@ func (v *Verifier) compare(ctx context.Context, res *Result, claim *runtime.Clai
 	if err != nil {
 		return err
 	}
-	if err := knowable(plan, proof); err != nil {
+	gathered, err := knowable(plan, proof)
+	if err != nil {
 		return err
 	}
 	total := int64(0)
@@ -162,6 +163,7 @@ func (v *Verifier) compare(ctx context.Context, res *Result, claim *runtime.Clai
 	if err != nil {
 		return err
 	}
+	p.gathered = gathered
 	defer func() { err = errors.Join(err, p.beside.close()) }()
 	p.progress = func(n int64) { progress(n, total) }
 	m := newMatcher(claim, plan.Dimensions, v.Dir, v.PartBytes)
@@ -185,26 +187,42 @@ func (v *Verifier) compare(ctx context.Context, res *Result, claim *runtime.Clai
 	return nil
 }
 
-// knowable refuses views whose rows DuckDB can't make again (R4), and those of which the final
-// rows can't be told from the others.
-func knowable(plan *query.Plan, proof *runtime.Proof) error {
-	var err error
+// knowable refuses views whose rows DuckDB can't make again (R4), and those of which the final rows
+// can't be told from the others. gathered are the session functions of which a group that counts when it
+// is final may hold several sessions.
+func knowable(plan *query.Plan, proof *runtime.Proof) (gathered map[int]bool, err error) {
+	gathered = map[int]bool{}
+	final := func(root query.Node) {
+		for _, n := range query.Nodes(root) {
+			a, ok := n.(*query.Aggregate)
+			if !ok {
+				continue
+			}
+			switch session, direct := several(a); {
+			case session == nil:
+			case direct:
+				gathered[session.Number] = true
+			default:
+				err = unknown("a row counts only when it is final, and a row grouped by %s may gather several sessions through another aggregate", names(a))
+			}
+		}
+	}
 	for _, n := range query.Nodes(plan.Root) {
 		switch n := n.(type) {
 		case *query.FinalOnly:
-			err = unknown("it reads a view that gives out final rows only, and its SQL alone does not tell which those are")
+			final(n.In)
 		case *query.Aggregate:
 			for _, c := range n.Calls {
 				if sketches[strings.ToLower(c.Spec.Name)] {
 					err = unknown("%s is a sketch: two executions may estimate differently", c.Spec.Name)
 				}
 			}
-			if proof.Definition.Emit == runtime.EmitFinal && !oneWindow(n) {
-				err = unknown("the view gives out final rows only, and one of its rows may gather several sessions")
-			}
 		}
 	}
-	return err
+	if proof.Definition.Emit == runtime.EmitFinal {
+		final(plan.Root)
+	}
+	return gathered, err
 }
 
 // sketches are the aggregates that estimate.
@@ -212,20 +230,29 @@ var sketches = map[string]bool{
 	"approx_count_distinct": true, "approx_quantile": true, "approx_top_k": true, "reservoir_quantile": true,
 }
 
-// oneWindow reports whether every group of an aggregate right above a session holds rows of one
-// session only: it is grouped by a bound and by the session's keys. Windows of the other kinds
-// with one bound in common are one window.
-func oneWindow(n *query.Aggregate) bool {
+// names are the columns that an aggregate groups by.
+func names(a *query.Aggregate) string {
+	var list []string
+	for _, f := range a.Fields()[:len(a.Keys)] {
+		list = append(list, f.Name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// several returns the session function of which a group of an aggregate may hold sessions with
+// different ends: it is grouped neither by the end, nor by the start and the session's keys. nil where
+// there is none: windows of the other kinds with one bound in common are one window. direct: no other
+// aggregate lies between.
+func several(a *query.Aggregate) (session *query.Assign, direct bool) {
 	keys := map[int]bool{}
-	for _, k := range n.Keys {
+	for _, k := range a.Keys {
 		keys[k] = true
 	}
-	node := n.In
-	for {
+	direct = true
+	for node := a.In; ; {
 		switch in := node.(type) {
 		case *query.Filter:
 			node = in.In
-			continue
 		case *query.Project:
 			below := map[int]bool{}
 			for k := range keys {
@@ -234,23 +261,30 @@ func oneWindow(n *query.Aggregate) bool {
 				}
 			}
 			keys, node = below, in.In
-			continue
-		case *query.Assign:
-			if in.Kind != windows.Session {
-				return true
+		case *query.Aggregate:
+			below := map[int]bool{}
+			for k := range keys {
+				if k < len(in.Keys) {
+					below[in.Keys[k]] = true
+				}
 			}
+			keys, node, direct = below, in.In, false
+		case *query.Assign:
 			width := len(in.In.Fields())
-			if keys[width] && keys[width+1] {
-				return true
+			if in.Kind != windows.Session || keys[width+1] {
+				return nil, direct
 			}
 			for _, k := range in.Keys {
 				if !keys[k] {
-					return false
+					return in, direct
 				}
 			}
-			return keys[width] || keys[width+1]
+			if keys[width] {
+				return nil, direct
+			}
+			return in, direct
 		default:
-			return true
+			return nil, direct
 		}
 	}
 }
