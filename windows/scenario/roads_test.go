@@ -40,6 +40,9 @@ func (w *world) road(log []stream.Entry, final bool, n int, all, crash bool) *ou
 func (w *world) spilled(log []stream.Entry, final, crash bool) *outcome {
 	h := newOutcome()
 	s := state{}
+	small := w.cfg.SmallState
+	w.cfg.SmallState = 1 // sets of two values are saved by what changes in them
+	defer func() { w.cfg.SmallState = small }()
 	recover := func() *engine.Engine {
 		e := w.open(final)
 		w.must(e.Recover(s, 1))
