@@ -11,6 +11,9 @@ func newCountDistinct(s Spec) (*Func, error) {
 	if len(s.Args) == 0 {
 		return nil, &Mismatch{Name: "count(DISTINCT)", Reason: "it needs an argument"}
 	}
+	if len(s.Args) > 1 {
+		return nil, &Mismatch{Name: "count(DISTINCT)", Types: s.Args, Reason: "it takes one argument; count several together as one value: count(DISTINCT {'a': …, 'b': …})"}
+	}
 	f := &Func{Type: row.Scalar(row.BigInt), Args: s.Args}
 	if !s.Retract && len(s.Args) == 1 && s.Args[0].Class() == row.Int64Class {
 		f.column = newIntSets

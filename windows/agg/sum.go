@@ -10,6 +10,9 @@ import (
 // newCount is count(*) without arguments, and count(x, …) of rows without a NULL.
 func newCount(s Spec) (*Func, error) {
 	n := len(s.Args)
+	if n > 1 {
+		return nil, &Mismatch{Name: "count", Types: s.Args, Reason: "it takes one argument; count several together as one value: count({'a': …, 'b': …})"}
+	}
 	f := &Func{Type: row.Scalar(row.BigInt), Args: s.Args}
 	f.column = func() Column {
 		return &column[int64]{

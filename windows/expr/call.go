@@ -106,10 +106,15 @@ func Call(name string, args []*Expr) (*Expr, error) {
 		}
 		return untypedNull(name, args, e), nil
 	}
-	o := choose(f.overloads, args)
+	return bindOverload(name, f.overloads, args)
+}
+
+// bindOverload binds the overload that fits best.
+func bindOverload(name string, overloads []overload, args []*Expr) (*Expr, error) {
+	o := choose(overloads, args)
 	if o == nil {
 		m := mismatch(name, args)
-		for _, o := range f.overloads {
+		for _, o := range overloads {
 			m.Takes = append(m.Takes, o.signature())
 		}
 		return nil, m

@@ -28,7 +28,10 @@ func Cast(e *Expr, to row.Type, try bool) (*Expr, error) {
 	if k == nil {
 		return nil, &Mismatch{Name: "CAST", Types: []row.Type{e.Type, to}, Reason: fmt.Sprintf("%s can't be cast to %s", e.Type, to)}
 	}
-	if try {
+	switch {
+	case try && e.Type.Kind == row.JSON && to.Kind != row.JSON && to.Kind != row.Varchar:
+		k = castJSON(to, false) // part by part
+	case try:
 		k = tryKernel(k)
 	}
 	return newCall(to, text, k, e), nil
@@ -63,7 +66,7 @@ func castKernel(from, to row.Type) kernel {
 	case from.Kind == row.Varchar:
 		return castText(to)
 	case from.Kind == row.JSON:
-		return castJSON(to)
+		return castJSON(to, true)
 	case from.Kind == row.Boolean && to.IsNumeric():
 		return castInteger(tTiny, to)
 	case from.IsInteger():

@@ -63,28 +63,50 @@ func (t table) formats() {
 			if !f.IsConst() || f.isNull() {
 				return nil, &Mismatch{Name: "strptime", Reason: "strptime needs its format as a constant text, such as '%Y-%m-%d'"}
 			}
-			format := f.value.Str[0]
-			items, bad := parseFormat(format)
-			if bad != nil {
-				return nil, &Mismatch{Name: "strptime", Reason: bad.Message}
+			formats := f.value
+			if formats.Type.Kind == row.List { // the first that fits counts
+				var err error
+				if formats, err = row.Elements(f.value, 0); err != nil {
+					return nil, err
+				}
+			}
+			var all [][]formatItem
+			for k := range formats.Len() {
+				if formats.IsNull(k) {
+					return nil, &Mismatch{Name: "strptime", Reason: "strptime takes no format that is NULL"}
+				}
+				items, bad := parseFormat(formats.Str[k])
+				if bad != nil {
+					return nil, &Mismatch{Name: "strptime", Reason: bad.Message}
+				}
+				all = append(all, items)
+			}
+			if len(all) == 0 {
+				return nil, &Mismatch{Name: "strptime", Reason: "strptime needs at least one format"}
 			}
 			return func(c *call) {
+			rows:
 				for _, i := range c.rows {
-					us, ok := scanFormat(items, c.args[0].Str[i])
-					switch {
-					case ok:
-						c.out.I64[i] = us
-					case try:
+					for _, items := range all {
+						if us, ok := scanFormat(items, c.args[0].Str[i]); ok {
+							c.out.I64[i] = us
+							continue rows
+						}
+					}
+					if try {
 						c.null(i)
-					default:
-						c.fail(i, invalidInput("Could not parse string \"%s\" according to format specifier \"%s\"", c.args[0].Str[i], format))
+					} else {
+						c.fail(i, invalidInput("Could not parse string \"%s\" according to format specifier \"%s\"", c.args[0].Str[i], formats.Str[0]))
 					}
 				}
 			}, nil
 		}
 	}
-	t.define("strptime", overload{args: []row.Type{tVarchar, tVarchar}, returns: tTimestamp, prepare: read(false)})
-	t.define("try_strptime", overload{args: []row.Type{tVarchar, tVarchar}, returns: tTimestamp, prepare: read(true)})
+	for name, try := range map[string]bool{"strptime": false, "try_strptime": true} {
+		for _, format := range []row.Type{tVarchar, row.ListOf(tVarchar)} {
+			t.define(name, overload{args: []row.Type{tVarchar, format}, returns: tTimestamp, prepare: read(try)})
+		}
+	}
 }
 
 // formatItem is a specifier and the text in front of it.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -59,6 +60,7 @@ func (t table) json() {
 	valid := map1(str, i64, func(s string) int64 { return b2i(json.Valid([]byte(s))) })
 	t.define("json_valid", on(tBool, valid, tJSON), on(tBool, valid, tVarchar))
 	t.binder(bindToJSON, "to_json", "json_quote")
+	t.binder(bindFromJSON, "from_json", "json_transform")
 	t.binder(bindJSONArray, "json_array")
 	t.binder(bindJSONObject, "json_object")
 }
@@ -126,9 +128,25 @@ type jsonStep struct {
 	name  string
 	index int  // −1 where a name is no number
 	elem  bool // by number; negative from the end
+	every bool // all elements, or all members
 }
 
+// constPath reads a path to one place.
 func constPath(name string, e *Expr) ([]jsonStep, error) {
+	steps, err := constPattern(name, e)
+	if err == nil && manyPlaces(steps) {
+		return nil, &Mismatch{Name: name, Reason: "the JSON path " + e.Text + " has a wildcard: only json_extract, json_extract_string, -> and ->> take one"}
+	}
+	return steps, err
+}
+
+// manyPlaces reports whether a path has a wildcard.
+func manyPlaces(steps []jsonStep) bool {
+	return slices.ContainsFunc(steps, func(s jsonStep) bool { return s.every })
+}
+
+// constPattern reads a path, which may have wildcards.
+func constPattern(name string, e *Expr) ([]jsonStep, error) {
 	bad := func(why string) error {
 		return &Mismatch{Name: name, Reason: "the JSON path " + e.Text + " " + why}
 	}
@@ -191,10 +209,10 @@ func dollarPath(path string) (steps []jsonStep, why string) {
 			if end < 0 {
 				end = len(path)
 			}
-			if end == 0 || path[:end] == "*" {
-				return nil, "has a wildcard or an empty name: name one member"
+			if end == 0 {
+				return nil, "has an empty name"
 			}
-			steps = append(steps, jsonStep{name: path[:end], index: -1})
+			steps = append(steps, jsonStep{name: path[:end], index: -1, every: path[:end] == "*"})
 			path = path[end:]
 		case '[':
 			end := strings.IndexByte(path, ']')
@@ -211,9 +229,13 @@ func dollarPath(path string) (steps []jsonStep, why string) {
 				steps = append(steps, jsonStep{index: n, elem: true})
 				continue
 			}
+			if inner == "*" {
+				steps = append(steps, jsonStep{elem: true, every: true})
+				continue
+			}
 			n, err := strconv.Atoi(inner)
 			if err != nil || n < 0 {
-				return nil, "has an index that is not a number: wildcards are not taken"
+				return nil, "has an index that is not a number"
 			}
 			steps = append(steps, jsonStep{index: n, elem: true})
 		default:
@@ -267,13 +289,40 @@ func walkJSON(doc []byte, path []jsonStep) []byte {
 	return doc
 }
 
+// eachPlace calls f with what lies at a path with wildcards, in the order of the document.
+func eachPlace(doc []byte, path []jsonStep, f func(v []byte)) {
+	at := slices.IndexFunc(path, func(s jsonStep) bool { return s.every })
+	if at < 0 {
+		if v := walkJSON(doc, path); v != nil {
+			f(v)
+		}
+		return
+	}
+	doc = walkJSON(doc, path[:at])
+	switch rest := path[at+1:]; {
+	case len(doc) == 0:
+	case doc[0] == '[' && path[at].elem:
+		_ = row.EachElement(doc, func(v []byte) error { eachPlace(v, rest, f); return nil })
+	case doc[0] == '{' && !path[at].elem:
+		_ = row.EachMember(doc, func(_ string, v []byte) error { eachPlace(v, rest, f); return nil })
+	}
+}
+
+// bindJSONExtract binds what takes values out of a document: one by a path; a list of all that a path
+// with wildcards finds; or a list with one for each of several paths.
 func bindJSONExtract(name string, args []*Expr, text bool) (*Expr, error) {
 	if len(args) != 2 || !isJSON(args[0]) {
 		return nil, mismatch(name, args)
 	}
-	path, err := constPath(name, args[1])
+	if args[1].IsConst() && args[1].Type.Kind == row.List && args[1].Type.Elem.Kind == row.Varchar && !args[1].isNull() {
+		return bindJSONPaths(name, args, text)
+	}
+	path, err := constPattern(name, args[1])
 	if err != nil {
 		return nil, err
+	}
+	if manyPlaces(path) {
+		return jsonLists(name, args, text, func(doc []byte, add func(v []byte)) { eachPlace(doc, path, add) })
 	}
 	checked := args[0].Type.Kind == row.JSON
 	doc, err := jsonArg(args[0])
@@ -291,21 +340,94 @@ func bindJSONExtract(name string, args []*Expr, text bool) (*Expr, error) {
 			if !ok {
 				continue
 			}
-			v = walkJSON(v, path)
+			value, ok, err := extracted(buf, walkJSON(v, path), text)
 			switch {
-			case v == nil || text && v[0] == 'n':
+			case err != nil:
+				c.fail(i, err)
+			case !ok:
 				c.null(i)
-			case text && v[0] == '"':
-				s, err := row.UnquoteJSON(v)
-				if err != nil {
-					c.fail(i, invalidInput("a JSON string can't be read: %v", err))
-					continue
-				}
-				c.out.Str[i] = s
 			default:
-				buf = compactJSON(buf[:0], v)
-				c.out.Str[i] = string(buf)
+				c.out.Str[i] = value
 			}
+		}
+	}, doc), nil
+}
+
+// extracted is a value that has been found, as JSON or as text, and false where that is NULL. buf is
+// memory to be used.
+func extracted(buf, v []byte, text bool) (value string, ok bool, failed *Failure) {
+	switch {
+	case v == nil || text && v[0] == 'n':
+		return "", false, nil
+	case text && v[0] == '"':
+		s, err := row.UnquoteJSON(v)
+		if err != nil {
+			return "", false, invalidInput("a JSON string can't be read: %v", err)
+		}
+		return s, true, nil
+	}
+	return string(compactJSON(buf[:0], v)), true, nil
+}
+
+// bindJSONPaths is bindJSONExtract for a list of paths.
+func bindJSONPaths(name string, args []*Expr, text bool) (*Expr, error) {
+	list, err := row.Elements(args[1].value, 0)
+	if err != nil {
+		return nil, err
+	}
+	var paths [][]jsonStep
+	for k := range list.Len() {
+		one := row.NewVector(tVarchar, 1)
+		one.AppendFrom(list, k)
+		path, err := constPath(name, Const(one))
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return jsonLists(name, args, text, func(doc []byte, add func(v []byte)) {
+		for _, path := range paths {
+			add(walkJSON(doc, path))
+		}
+	})
+}
+
+// jsonLists is the expression that gives what find finds in each document as a list.
+func jsonLists(name string, args []*Expr, text bool, find func(doc []byte, add func(v []byte))) (*Expr, error) {
+	checked := args[0].Type.Kind == row.JSON
+	doc, err := jsonArg(args[0])
+	if err != nil {
+		return nil, err
+	}
+	elem := tJSON
+	if text {
+		elem = tVarchar
+	}
+	return newCall(row.ListOf(elem), callText(name, args), func(c *call) {
+		found := row.NewVector(elem, 4)
+		for _, i := range c.rows {
+			v, ok := jsonText(c, i, checked)
+			if !ok {
+				continue
+			}
+			found.Reset(elem)
+			var failed *Failure
+			find(v, func(v []byte) {
+				value, ok, err := extracted(nil, v, text)
+				switch {
+				case err != nil:
+					failed = err
+				case ok:
+					found.AppendString(value)
+				default:
+					found.AppendNull()
+				}
+			})
+			if failed != nil {
+				c.fail(i, failed)
+				continue
+			}
+			c.out.Str[i] = string(row.EncodeList(nil, found))
 		}
 	}, doc), nil
 }
@@ -530,132 +652,4 @@ func bindJSONObject(name string, args []*Expr) (*Expr, error) {
 			c.out.Str[i] = string(append(buf, '}'))
 		}
 	}, args...), nil
-}
-
-// castJSON casts from JSON: null is NULL, a string is what its text casts to.
-func castJSON(to row.Type) kernel {
-	if !jsonCasts(to) {
-		return nil
-	}
-	return func(c *call) {
-		one := row.NewVector(to, 1)
-		for _, i := range c.rows {
-			one.Reset(to)
-			if err := appendFromJSON(one, []byte(trimSpace(c.args[0].Str[i]))); err != nil {
-				c.fail(i, err)
-				continue
-			}
-			copyValue(c.out, int(i), one, 0)
-		}
-	}
-}
-
-func jsonCasts(t row.Type) bool {
-	switch t.Kind {
-	case row.List:
-		return jsonCasts(*t.Elem)
-	case row.Struct:
-		for _, f := range t.Fields {
-			if !jsonCasts(f.Type) {
-				return false
-			}
-		}
-		return true
-	case row.JSON, row.Varchar:
-		return true
-	}
-	return castText(t) != nil
-}
-
-// appendFromJSON adds the value that a well-formed JSON text stands for in the type of v.
-func appendFromJSON(v *row.Vector, text []byte) *Failure {
-	bad := func() *Failure {
-		return conversion("Failed to cast value to %s: %s", v.Type, shortText(string(text)))
-	}
-	if len(text) == 0 {
-		return bad()
-	}
-	if v.Type.Kind == row.JSON {
-		v.AppendString(string(compactJSON(nil, text)))
-		return nil
-	}
-	switch {
-	case text[0] == 'n':
-		v.AppendNull()
-		return nil
-	case v.Type.Kind == row.List:
-		if text[0] != '[' {
-			return bad()
-		}
-		elems := row.NewVector(*v.Type.Elem, 4)
-		var failed *Failure
-		if err := row.EachElement(text, func(e []byte) error {
-			if failed = appendFromJSON(elems, e); failed != nil {
-				return errFound
-			}
-			return nil
-		}); err != nil && failed == nil {
-			return bad()
-		}
-		if failed == nil {
-			v.AppendString(string(row.EncodeList(nil, elems)))
-		}
-		return failed
-	case v.Type.Kind == row.Struct:
-		return appendStructFromJSON(v, text, bad)
-	}
-	s := string(text)
-	if text[0] == '"' {
-		var err error
-		if s, err = row.UnquoteJSON(text); err != nil {
-			return bad()
-		}
-	} else if v.Type.Kind == row.Varchar {
-		s = string(compactJSON(nil, text))
-	} else if text[0] == '{' || text[0] == '[' {
-		return bad()
-	} else if v.Type.IsNumeric() && (text[0] == 't' || text[0] == 'f') {
-		s = strconv.Itoa(int(b2i(text[0] == 't')))
-	}
-	if v.Type.Kind == row.Varchar {
-		v.AppendString(s)
-		return nil
-	}
-	out, err := castVector(&row.Vector{Type: tVarchar, Str: []string{s}}, v.Type, castText(v.Type))
-	if err != nil {
-		return bad()
-	}
-	v.AppendFrom(out, 0)
-	return nil
-}
-
-func appendStructFromJSON(v *row.Vector, text []byte, bad func() *Failure) *Failure {
-	if text[0] != '{' {
-		return bad()
-	}
-	members := make([]*row.Vector, len(v.Type.Fields))
-	for k, f := range v.Type.Fields {
-		members[k] = row.NewVector(f.Type, 1)
-	}
-	var failed *Failure
-	if err := row.EachMember(text, func(name string, value []byte) error {
-		if k := row.FieldIndex(v.Type.Fields, name); k >= 0 && members[k].Len() == 0 {
-			if failed = appendFromJSON(members[k], value); failed != nil {
-				return errFound
-			}
-		}
-		return nil
-	}); err != nil && failed == nil {
-		return bad()
-	}
-	if failed != nil {
-		return failed
-	}
-	for _, m := range members {
-		if m.Len() == 0 {
-			m.AppendNull()
-		}
-	}
-	v.AppendString(string(row.EncodeStruct(nil, members, 0)))
-	return nil
 }

@@ -77,28 +77,23 @@ func (t table) nested() {
 	t.binder(bindFlatten, "flatten")
 	t.binder(bindListSum, "list_sum", "list_avg")
 	t.binder(bindFind, "list_contains", "list_has", "array_contains", "array_has", "list_position", "list_indexof", "array_position", "array_indexof")
+	t.binder(bindAny, "= any")
 	t.binder(bindAppend, "list_append", "array_append", "array_push_back", "list_prepend", "array_prepend", "array_push_front")
 	t.binder(bindHasAny, "list_has_any", "array_has_any", "&&", "list_has_all", "array_has_all", "@>")
 	t.define("array_to_string", on(tVarchar, try2(str, str, str, joinTexts), row.ListOf(tVarchar), tVarchar))
-	for _, name := range []string{"length", "len"} { // besides that of VARCHAR
+	// Besides what they are of a VARCHAR.
+	for name, f := range map[string]string{"length": "array_length", "len": "array_length", "contains": "list_contains"} {
 		text := t[name].overloads
 		t.binder(func(name string, args []*Expr) (*Expr, error) {
-			if len(args) == 1 && args[0].Type.Kind == row.List {
-				e, err := Call("array_length", args)
-				if err == nil {
-					e.Text = callText(name, args)
-				}
-				return e, err
+			if len(args) == 0 || args[0].Type.Kind != row.List {
+				return bindOverload(name, text, args)
 			}
-			o := choose(text, args)
-			if o == nil {
+			e, err := Call(f, args)
+			if err != nil {
 				return nil, mismatch(name, args)
 			}
-			a, err := implicit(args[0], o.args[0])
-			if err != nil {
-				return nil, err
-			}
-			return newCall(o.returns, callText(name, args), o.kernel, a), nil
+			e.Text = callText(name, args)
+			return e, nil
 		}, name)
 	}
 }
@@ -510,6 +505,53 @@ func bindFind(name string, args []*Expr) (*Expr, error) {
 			c.out.I64[i] = int64(at)
 		}
 	}), a, x), nil
+}
+
+// bindAny binds x = ANY(list): NULL where no element is equal and one of them, or x, is NULL. A list
+// that is NULL is an empty one.
+func bindAny(name string, args []*Expr) (*Expr, error) {
+	if len(args) != 2 || args[1].Type.Kind != row.List {
+		return nil, mismatch(name, args)
+	}
+	elem := *args[1].Type.Elem
+	if !args[0].isStringLiteral() && !(args[0].isIntegerLiteral() && elem.IsInteger() && args[0].fits(elem)) {
+		var ok bool
+		if elem, ok = unify2(elem, args[0].Type); !ok {
+			return nil, mismatch(name, args)
+		}
+	}
+	x, err := implicit(args[0], elem)
+	if err != nil {
+		return nil, err
+	}
+	list, err := implicit(args[1], row.ListOf(elem))
+	if err != nil {
+		return nil, err
+	}
+	return newNullable(tBool, operand(args[0])+" = ANY("+args[1].Text+")", func(c *call) {
+		for _, i := range c.rows {
+			var elems *row.Vector
+			if !c.args[1].IsNull(int(i)) {
+				var err error
+				if elems, err = row.Elements(c.args[1], int(i)); err != nil {
+					c.fail(i, conversion("a list can't be read: %v", err))
+					continue
+				}
+			}
+			found, unknown := false, false
+			for k := 0; elems != nil && k < elems.Len() && !found; k++ {
+				switch {
+				case elems.IsNull(k) || c.args[0].IsNull(int(i)):
+					unknown = true
+				default:
+					found = compareAt(elems, k, c.args[0], int(i)) == 0
+				}
+			}
+			if c.out.I64[i] = b2i(found); unknown && !found {
+				c.null(i)
+			}
+		}
+	}, x, list), nil
 }
 
 // bindAppend binds list_append and list_prepend; NULL as a list counts as an empty one.

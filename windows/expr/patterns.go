@@ -2,6 +2,7 @@ package expr
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"regexp/syntax"
 	"strings"
@@ -125,6 +126,15 @@ func (t table) regexExtract() {
 			c.out.Str[i] = encodeTexts(parts)
 		})
 	}
+	defer func() { // besides the texts that are overloads: the groups by their names
+		text := t["regexp_extract"].overloads
+		t.binder(func(name string, args []*Expr) (*Expr, error) {
+			if len(args) > 2 && args[2].Type.Kind == row.List {
+				return bindGroups(name, args)
+			}
+			return bindOverload(name, text, args)
+		}, "regexp_extract")
+	}()
 	for name, p := range map[string]func([]*Expr) (kernel, error){"regexp_extract": extract, "regexp_extract_all": all} {
 		returns := tVarchar
 		if name == "regexp_extract_all" {
@@ -134,6 +144,59 @@ func (t table) regexExtract() {
 			t.define(name, overload{args: []row.Type{tVarchar, tVarchar, tInt, tVarchar}[:n], returns: returns, prepare: p})
 		}
 	}
+}
+
+// bindGroups binds regexp_extract(text, pattern, ['name', …]): a STRUCT of the pattern's groups.
+func bindGroups(name string, args []*Expr) (*Expr, error) {
+	bad := func(why string) error {
+		return &Mismatch{Name: name, Reason: name + " " + why}
+	}
+	if len(args) > 4 || !args[2].IsConst() || args[2].isNull() || args[2].Type.Elem.Kind != row.Varchar || !args[1].IsConst() || args[1].isNull() {
+		return nil, bad("needs its pattern and the names of its groups as constants")
+	}
+	s, err := implicit(args[0], tVarchar)
+	if err != nil {
+		return nil, err
+	}
+	names, err := row.Elements(args[2].value, 0)
+	if err != nil {
+		return nil, err
+	}
+	t := row.Type{Kind: row.Struct}
+	for k := range names.Len() {
+		if names.IsNull(k) || names.Str[k] == "" || row.FieldIndex(t.Fields, names.Str[k]) >= 0 {
+			return nil, bad("needs a name of its own for each group")
+		}
+		t.Fields = append(t.Fields, row.Field{Name: names.Str[k], Type: tVarchar})
+	}
+	options, err := constText(name, args, 3)
+	if err != nil {
+		return nil, err
+	}
+	re, failed := compileRegex(args[1].value.Str[0], options, false)
+	switch {
+	case failed != nil:
+		return nil, bad(failed.Message)
+	case len(t.Fields) == 0 || len(t.Fields) > re.NumSubexp():
+		return nil, bad(fmt.Sprintf("has %d names for %d groups", len(t.Fields), re.NumSubexp()))
+	}
+	return newCall(t, callText(name, args), func(c *call) {
+		members := make([]*row.Vector, len(t.Fields))
+		for _, i := range c.rows {
+			c.out.Str[i] = c.remember(c.args[0].Str[i], func(s string) string {
+				found := re.FindStringSubmatch(s)
+				for k := range members {
+					members[k] = row.NewVector(tVarchar, 1)
+					part := ""
+					if found != nil {
+						part = found[k+1]
+					}
+					members[k].AppendString(part)
+				}
+				return string(row.EncodeStruct(nil, members, 0))
+			})
+		}
+	}, s), nil
 }
 
 // constText returns a constant VARCHAR argument; "" when it is not given.

@@ -174,7 +174,8 @@ func (b *binder) groupExprs(q *selectQuery, from *relation, items []item) []sqlE
 			}
 			n := e.value.I64[0]
 			if n < 1 || n > int64(len(items)) {
-				refuse(problem.New(422, "bad_sql", "GROUP BY %d is outside the SELECT list of %d columns", n, len(items)).At(e.at))
+				refuse(problem.New(422, "bad_sql", "GROUP BY %d is outside the SELECT list of %d columns", n, len(items)).At(e.at).
+					WithHint("write a column, or its place in the SELECT list from 1 to %d", len(items)))
 			}
 			picked := items[n-1].expr
 			if hasAggregate(picked) {

@@ -219,8 +219,11 @@ func decodeExpr(v any) sqlExpr {
 	case "SUBQUERY":
 		s := &subqueryExpr{exprHead: h, kind: m.text("subquery_type")}
 		s.query = decodeStatement(m.take("subquery"))
-		m.take("child")
-		m.take("comparison_type")
+		child, how := m.expr("child"), m.text("comparison_type")
+		if list := unnested(s.query); s.kind == "ANY" && how == "COMPARE_EQUAL" && list != nil && child != nil {
+			e = &call{exprHead: h, name: anyOf, args: []sqlExpr{child, list}}
+			break
+		}
 		e = s
 	case "WINDOW":
 		e = decodeOver(m, h)
@@ -233,6 +236,23 @@ func decodeExpr(v any) sqlExpr {
 	}
 	m.end()
 	return e
+}
+
+// anyOf is the name of what stands for x = ANY(list).
+const anyOf = "= any"
+
+// unnested is the list in SELECT unnest(list), which the parser makes of ANY(list), or nil.
+func unnested(q sqlQuery) sqlExpr {
+	s, ok := q.(*selectQuery)
+	if !ok || len(s.items) != 1 || s.where != nil || s.having != nil || s.qualify != nil || s.groupAll ||
+		len(s.groups)+len(s.sets)+len(s.ctes)+len(s.order) > 0 || s.distinct || s.limit != nil || s.offset != nil {
+		return nil
+	}
+	c, ok := s.items[0].(*call)
+	if _, empty := s.from.(*emptyTable); !ok || !empty || c.name != "unnest" || len(c.args) != 1 || c.distinct || c.filter != nil || len(c.order) > 0 {
+		return nil
+	}
+	return c.args[0]
 }
 
 func decodeCall(m *members, h exprHead) *call {

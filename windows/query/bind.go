@@ -114,6 +114,7 @@ func (b *binder) refuseOrder(h *queryHead) {
 	case h.percent:
 		refuse(unsupported(place(h.limit, h.limitAt), "LIMIT with a percentage isn't supported in a view"))
 	case h.limit != nil: // the first rows (N4)
+	case len(h.on) > 0: // which row of each DISTINCT ON
 	case len(h.order) > 0:
 		refuse(unsupported(place(h.order[0].expr, h.orderAt), "ORDER BY alone isn't supported in a view").
 			WithHint("rows of a view have no order; leave it out and use ?order= on /rows or order in a subscription"))
@@ -130,16 +131,13 @@ func place(e sqlExpr, other int) int {
 
 // selectOf binds one SELECT.
 func (b *binder) selectOf(q *selectQuery, needKey bool) *relation {
-	if len(q.on) > 0 {
-		refuse(unsupported(place(q.on[0], q.at), "DISTINCT ON isn't supported in a view").
-			WithHint("GROUP BY its columns and take arg_max(value, time) or first(value) of the others"))
-	}
+	distinct := q.distinct && len(q.on) == 0
 	aggregated := q.groupAll || len(q.groups) > 0 || len(q.sets) > 0 || q.having != nil || slices.ContainsFunc(q.items, hasAggregate)
 	aggregated = aggregated || hasAggregate(q.qualify)
-	if q.limit != nil && !q.distinct {
+	if len(q.order) > 0 && !distinct {
 		aggregated = aggregated || slices.ContainsFunc(q.order, func(k sortKey) bool { return hasAggregate(k.expr) })
 	}
-	from := b.table(q.from, needKey && !aggregated && !q.distinct)
+	from := b.table(q.from, needKey && !aggregated && !distinct)
 	direct := from.direct
 	items := b.expand(q.items, from)
 	if q.where != nil {
@@ -154,7 +152,9 @@ func (b *binder) selectOf(q *selectQuery, needKey bool) *relation {
 	from.scan, from.direct, from.assign = false, false, nil
 
 	ranked := b.rankingOf(q, from, items)
-	if q.limit != nil && !q.distinct {
+	if len(q.on) > 0 {
+		ranked = b.firstOfEach(q, items)
+	} else if q.limit != nil && !distinct {
 		if ranked != nil {
 			refuse(unsupported(place(q.limit, q.limitAt), "ORDER BY … LIMIT beside QUALIFY isn't supported in a view yet").
 				WithHint("put the QUALIFY into a subquery"))
@@ -166,7 +166,7 @@ func (b *binder) selectOf(q *selectQuery, needKey bool) *relation {
 		}
 	}
 	out := b.listOf(q, from, items, aggregated, ranked, direct, fn)
-	if q.distinct {
+	if distinct {
 		out = distinctOf(out)
 		if q.limit != nil {
 			out = b.limited(&q.queryHead, out)

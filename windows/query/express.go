@@ -296,7 +296,7 @@ func nullValue() *row.Vector {
 func (b *binder) call(e *call, s *scope) *expr.Expr {
 	if isAggregate(e.name) {
 		if s.groups == nil {
-			refuse(problem.New(422, "bad_sql", "%s can't stand in %s", e.name, s.clause).At(e.at).
+			refuse(problem.New(422, "bad_sql", "%s can't stand in %s", written(e.name), s.clause).At(e.at).
 				WithHint("conditions on aggregates belong in HAVING; an aggregate of an aggregate needs a subquery in FROM"))
 		}
 		return s.groups.call(b, e, s)
@@ -337,6 +337,14 @@ func (b *binder) call(e *call, s *scope) *expr.Expr {
 		}
 	}
 	return b.made(e)(expr.Call(e.name, args))
+}
+
+// written is the name of a function as one writes it.
+func written(name string) string {
+	if name == "count_star" {
+		return "count(*)"
+	}
+	return name
 }
 
 // structOf binds {'a': x, 'b': y}.

@@ -105,8 +105,11 @@ func (b *binder) named(name string, at int, needKey bool, pseudo []string) *rela
 	}
 	rel, ok := b.cat.Relation(name)
 	if !ok {
-		refuse(problem.New(422, "unknown_relation", "there is no stream %s", row.QuoteName(name)).At(at).
-			WithHint("create it first with PUT /v1/streams/%s, or send it an event", name))
+		p := problem.New(422, "unknown_relation", "there is no stream %s", row.QuoteName(name)).At(at)
+		if row.QuoteName(strings.ToLower(name)) != strings.ToLower(name) {
+			refuse(p.WithHint("a view reads streams and views alone: no files, and nothing whose name holds more than letters, digits and _"))
+		}
+		refuse(p.WithHint("create it first with PUT /v1/streams/%s, or send it an event", strings.ToLower(name)))
 	}
 	if rel.View != nil {
 		return b.view(rel, at)

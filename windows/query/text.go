@@ -169,6 +169,9 @@ func (w *writer) call(e *call) {
 	case e.operator && len(e.args) == 1:
 		w.all(e.name+"(", e.args[0], ")")
 		return
+	case e.name == anyOf:
+		w.all("(", e.args[0], " = ANY(SELECT unnest(", e.args[1], ")))")
+		return
 	case e.operator && len(e.args) == 2:
 		w.all("(", e.args[0], " "+e.name+" ", e.args[1], ")")
 		return

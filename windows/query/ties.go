@@ -91,11 +91,11 @@ func (r *rewriter) selection(q, from object, ctes []namedQuery) selection {
 	return s
 }
 
-// settleLimit adds to the ORDER BY of a query with a LIMIT what settles ties.
+// settleLimit adds to the ORDER BY of a query with a LIMIT or DISTINCT ON what settles ties.
 func settleLimit(q object, s selection) {
 	modifiers, _ := q["modifiers"].([]any)
 	var order object
-	limited := false
+	limited, by := false, s.output
 	for _, m := range modifiers {
 		o, _ := m.(object)
 		switch o["type"] {
@@ -105,8 +105,14 @@ func settleLimit(q object, s selection) {
 			limited = true
 		}
 	}
+	if isDistinctOn(q) {
+		if limited, by = true, s.ranked; order == nil && len(by) > 0 {
+			order = object{"type": "ORDER_MODIFIER", "orders": []any{}}
+			q["modifiers"] = append(modifiers, order)
+		}
+	}
 	if order != nil && limited {
-		order["orders"] = settled(order["orders"], s.output)
+		order["orders"] = settled(order["orders"], by)
 	}
 }
 
@@ -122,11 +128,18 @@ func settled(orders any, by []any) []any {
 	return list
 }
 
-func isDistinct(q object) bool {
+// isDistinct reports whether equal rows of a SELECT are one.
+func isDistinct(q object) bool { return hasDistinct(q, false) }
+
+// isDistinctOn reports whether a SELECT keeps one row for each value of some expressions.
+func isDistinctOn(q object) bool { return hasDistinct(q, true) }
+
+func hasDistinct(q object, on bool) bool {
 	modifiers, _ := q["modifiers"].([]any)
 	return slices.ContainsFunc(modifiers, func(m any) bool {
 		o, _ := m.(object)
-		return o["type"] == "DISTINCT_MODIFIER"
+		targets, _ := o["distinct_on_targets"].([]any)
+		return o["type"] == "DISTINCT_MODIFIER" && on == (len(targets) > 0)
 	})
 }
 

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"slices"
 	"strings"
 
 	"tidemark/storage/problem"
@@ -139,29 +140,50 @@ func (b *binder) orderRanking(h *queryHead, items []item) *ranking {
 	}
 	r.checkLimit(place(h.limit, h.limitAt))
 	for _, k := range h.order {
-		switch e := k.expr.(type) {
-		case *literal:
-			if !e.value.Type.IsInteger() || e.value.Type.Class() != row.Int64Class || e.value.IsNull(0) {
-				refuse(unsupported(e.at, "ORDER BY a constant isn't supported").WithHint("leave it out"))
-			}
-			n := e.value.I64[0]
-			if n < 1 || n > int64(len(items)) {
-				refuse(problem.New(422, "bad_sql", "ORDER BY %d is outside the SELECT list of %d columns", n, len(items)).At(e.at))
-			}
-			k.expr = items[n-1].expr
-		case *columnRef: // in ORDER BY the SELECT list's names come before the columns
-			if len(e.names) == 1 {
-				for _, it := range items {
-					if strings.EqualFold(it.name, e.names[0]) {
-						k.expr = it.expr
-						break
-					}
-				}
-			}
-		}
+		k.expr = meant(k.expr, items, "ORDER BY")
 		r.order = append(r.order, k)
 	}
 	return r
+}
+
+// firstOfEach is the ranking of SELECT DISTINCT ON: the first row in the order for each value.
+func (b *binder) firstOfEach(q *selectQuery, items []item) *ranking {
+	at := place(q.on[0], max(0, q.at))
+	if q.limit != nil || q.qualify != nil || slices.ContainsFunc(items, func(it item) bool { return findOver(it.expr) != nil }) {
+		refuse(unsupported(at, "DISTINCT ON beside QUALIFY, LIMIT or window functions isn't supported in a view").
+			WithHint("put one of them into a subquery"))
+	}
+	r := &ranking{limit: 1, at: at}
+	for _, e := range q.on {
+		r.partitions = append(r.partitions, meant(e, items, "DISTINCT ON"))
+	}
+	for _, k := range q.order {
+		k.expr = meant(k.expr, items, "ORDER BY")
+		r.order = append(r.order, k)
+	}
+	return r
+}
+
+// meant is what an expression means where the SELECT list's places and names come before the columns.
+func meant(e sqlExpr, items []item, clause string) sqlExpr {
+	switch e := e.(type) {
+	case *literal:
+		if !e.value.Type.IsInteger() || e.value.Type.Class() != row.Int64Class || e.value.IsNull(0) {
+			refuse(unsupported(e.at, "%s a constant isn't supported", clause).WithHint("leave it out"))
+		}
+		n := e.value.I64[0]
+		if n < 1 || n > int64(len(items)) {
+			refuse(problem.New(422, "bad_sql", "%s %d is outside the SELECT list of %d columns", clause, n, len(items)).At(e.at))
+		}
+		return items[n-1].expr
+	case *columnRef:
+		for _, it := range items {
+			if len(e.names) == 1 && strings.EqualFold(it.name, e.names[0]) {
+				return it.expr
+			}
+		}
+	}
+	return e
 }
 
 // rank cuts the relation of a scope down to the first rows of each partition. items are the SELECT
