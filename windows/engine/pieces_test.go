@@ -106,6 +106,47 @@ func TestNothingIsLeftOfTheLargeStatesOfClosedWindows(t *testing.T) {
 	}
 }
 
+// mergeViews are over sessions that become one: one has a group that the other has not, or rows of it
+// were given on.
+var mergeViews = []string{
+	"SELECT window_start, k, count(DISTINCT v) AS n, list(v) AS every FROM session(s, ts, INTERVAL '20 seconds') GROUP BY ALL",
+	"SELECT n, count(*) AS sessions FROM (SELECT window_start, count(DISTINCT v) AS n FROM session(s, ts, INTERVAL '20 seconds') GROUP BY ALL) GROUP BY n",
+}
+
+// Sessions that become one leave nothing of what they were apart, and the values of both.
+func TestLargeStatesOfSessionsThatBecomeOneAreOne(t *testing.T) {
+	t.Parallel()
+	for _, sql := range mergeViews {
+		s := &script{t: t, sql: sql}
+		s.reset()
+		s.declare("s k VARCHAR, v BIGINT")
+		s.cfg = Config{SmallState: 3, AllowedLateness: 3600 * windows.MicrosPerSecond, Streams: []windows.TrackedStream{{Stream: 1}}}
+		state := kept{}
+		e := s.open()
+		s.must(e.Recover(state, 0))
+		var entries []int
+		for number, second := range []int64{600, 630, 615, 640} {
+			entry := at(number, second)
+			for i := range entry.Batch.Len {
+				entry.Batch.Columns[1].Str[i] = string(rune('a' + number%2))
+			}
+			s.must(e.Step(entry))
+			state.keep(e.Take(true))
+			s.samePieces(state)
+			e = s.open() // as it is after a crash
+			s.must(e.Recover(state, 0))
+			n := 0
+			for _, p := range e.ops[0].(*aggregate).pieces {
+				n += int(p.entries)
+			}
+			entries = append(entries, n/len(e.ops[0].(*aggregate).cols))
+		}
+		if want := []int{30, 60, 90, 120}; !slices.Equal(entries, want) {
+			t.Errorf("%s\n%d entries are in pieces, want %d", sql, entries, want)
+		}
+	}
+}
+
 // However large a set is, an epoch writes what came into it, and what is written in all is no more
 // than about twice what came.
 func TestAnEpochWritesWhatChangedInALargeSet(t *testing.T) {

@@ -69,7 +69,7 @@ func TestMain(m *testing.M) {
 		for _, file := range scenarioFiles() {
 			keepTrees(file)
 		}
-		for _, sql := range slices.Concat(spillViews(), pieceViews) { // the random views among them
+		for _, sql := range slices.Concat(spillViews(), pieceViews, mergeViews) { // the random views among them
 			keepTree(sql)
 		}
 		for _, v := range slices.Concat(benchViews, setViews) {
