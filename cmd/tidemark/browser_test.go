@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,8 +41,9 @@ func browse(t testing.TB) context.Context {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
+	var over atomic.Bool // what breaks off when the browser goes is no failure, nor may it be told then
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(func(ev any) {
-		if e, ok := ev.(*runtime.EventExceptionThrown); ok {
+		if e, ok := ev.(*runtime.EventExceptionThrown); ok && !over.Load() {
 			said := e.ExceptionDetails.Text
 			if x := e.ExceptionDetails.Exception; x != nil {
 				said += " " + x.Description
@@ -49,7 +51,10 @@ func browse(t testing.TB) context.Context {
 			t.Errorf("the page's script failed: %s", said)
 		}
 	}))
-	t.Cleanup(cancel)
+	t.Cleanup(func() {
+		over.Store(true)
+		cancel()
+	})
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("start %s: %v", chromium(t), err)
 	}
@@ -81,26 +86,45 @@ func see(t *testing.T, ctx context.Context, selector, want string) {
 	}
 }
 
-// become waits until a script's value is true.
+// become waits until a script's value is true. A script that fails is not true yet: what it looks for
+// may not be there before the next page is.
 func become(t testing.TB, ctx context.Context, script string) {
 	t.Helper()
 	end := time.Now().Add(patience)
-	for !eval[bool](t, ctx, "!!("+script+")") {
-		if time.Now().After(end) {
-			t.Fatalf("this does not become true: %s\nthe page: %.2000s", script, eval[string](t, ctx, `document.body.innerText`))
+	for {
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+script+")"))
+		if err == nil && is {
+			return
+		}
+		if ctx.Err() != nil || time.Now().After(end) {
+			t.Fatalf("this does not become true: %s (%v)\nthe page: %.2000s", script, err, eval[string](t, ctx, `document.body.innerText`))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// eval is the value of a script.
+// eval is the value of a script. One that was asked of a page that just went is asked of the next.
 func eval[T any](t testing.TB, ctx context.Context, script string) T {
 	t.Helper()
-	out, err := chromedp.Run(ctx, chromedp.Evaluate[T](script))
-	if err != nil {
-		t.Fatal(err)
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		out, err := chromedp.Run(ctx, chromedp.Evaluate[T](script))
+		if err == nil {
+			return out
+		}
+		if !pageWent(err) || time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
-	return out
+}
+
+// pageWent says whether an error is that a page was left while it was asked.
+func pageWent(err error) bool {
+	for _, text := range []string{"context was destroyed", "Cannot find context", "navigated or closed", "Cannot find default execution context"} {
+		if strings.Contains(err.Error(), text) {
+			return true
+		}
+	}
+	return false
 }
 
 // till is a server with sales, a view of their minutes and a dashboard.

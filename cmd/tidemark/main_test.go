@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -79,14 +80,26 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// ports are those that tests of this process have.
+var ports sync.Map
+
+// freeAddress is an address that nobody else gets: a port that was let go is soon given to another test
+// or connection otherwise, and a test would talk to a server that is not its own. Ports under 32,768
+// are not given to outgoing connections.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000))
+		if _, taken := ports.LoadOrStore(address, true); taken {
+			continue
+		}
+		if ln, err := net.Listen("tcp", address); err == nil {
+			ln.Close()
+			return address
+		}
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	t.Fatal("there is no free port")
+	return ""
 }
 
 // tempDir is a directory that goes with the test. A server that was killed leaves its history process

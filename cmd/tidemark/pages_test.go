@@ -122,8 +122,9 @@ func TestSignedInPagesSurviveARestartAndSignOutEndsThem(t *testing.T) {
 	see(t, ctx, totalValue, "15") // the socket came back by the same session
 	see(t, ctx, "#connection", "live")
 	// Signing out elsewhere with the same session ends this page's socket too.
-	do(t, ctx, chromedp.Evaluate[chromedp.Void](`fetch("/sign-out", {method: "POST", redirect: "manual", headers: {"X-CSRF-Token": document.querySelector("meta[name=csrf]").content}}); void 0`))
-	become(t, ctx, `document.querySelector("#connection").dataset.state !== "live"`)
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`window.out = false; fetch("/sign-out", {method: "POST", redirect: "manual", headers: {"X-CSRF-Token": document.querySelector("meta[name=csrf]").content}}).then(() => window.out = true); void 0`))
+	become(t, ctx, `window.out`) // whoever leaves the page before takes the request back
+	see(t, ctx, "#connection", "ended")
 	do(t, ctx, chromedp.Navigate(s.url("/d/till")))
 	see(t, ctx, ".signin h1", "Sign in")
 }

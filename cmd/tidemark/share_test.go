@@ -83,7 +83,7 @@ func TestASharedDashboardIsLiveForWhoeverHasItsLink(t *testing.T) {
 	}
 	// Taken back: the socket ends, and the address shows nothing.
 	s.must("DELETE", "/v1/dashboards/shops/links/"+l.ID, "", nil)
-	become(t, ctx, `document.querySelector("#connection").textContent !== "live"`)
+	see(t, ctx, "#connection", "ended")
 	do(t, ctx, chromedp.Navigate(s.url(l.URL)))
 	see(t, ctx, "main", "This link shows nothing")
 }
