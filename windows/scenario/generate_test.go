@@ -138,7 +138,7 @@ func (g *gen) num(depth int) string {
 		return g.column(isNumber, "3")
 	}
 	a, b := func() string { return g.num(depth - 1) }, func() string { return g.num(depth - 1) }
-	switch rapid.IntRange(0, 23).Draw(g.t, "number") {
+	switch rapid.IntRange(0, 25).Draw(g.t, "number") {
 	case 0, 1, 2:
 		return "(" + a() + " " + g.pick("+", "-", "*") + " " + b() + ")"
 	case 3:
@@ -188,6 +188,10 @@ func (g *gen) num(depth int) string {
 			return g.pick(s...) + ".a"
 		}
 		return "len(" + g.lst(depth-1) + ")"
+	case 23:
+		return "{'a': " + a() + ", 'b': " + g.txt(0) + "}.a"
+	case 24:
+		return "list_sum(list_transform([" + a() + ", " + g.num(0) + "], x -> x " + g.pick("+ 1", "* 2", "+ v") + "))"
 	default:
 		return "CAST(" + g.boo(depth-1) + " AS INTEGER)"
 	}
@@ -295,13 +299,15 @@ func (g *gen) lst(depth int) string {
 	if depth <= 0 || g.one(2) {
 		return g.column(func(k row.Kind) bool { return k == row.List }, "[v, NULL, 1]")
 	}
-	switch rapid.IntRange(0, 3).Draw(g.t, "list") {
+	switch rapid.IntRange(0, 4).Draw(g.t, "list") {
 	case 0:
 		return "[" + g.num(depth-1) + ", " + g.num(depth-1) + "]"
 	case 1:
 		return g.pick("list_sort(", "list_reverse(", "list_reverse_sort(") + g.lst(depth-1) + ")"
 	case 2:
 		return g.lst(depth-1) + g.pick("[1:2]", "[2:]", "[:-2]", "[v:3]")
+	case 3:
+		return g.pick("list_filter(", "list_transform(") + g.lst(depth-1) + ", x -> x " + g.pick("IS NOT NULL", "IS DISTINCT FROM NULL") + ")"
 	default:
 		return "list_concat(" + g.column(func(k row.Kind) bool { return k == row.List }, "[v]") + ", " + g.pick("NULL", "[NULL]", "[]") + ")"
 	}
@@ -529,9 +535,9 @@ func (g *gen) window() func(over string) string {
 	x := g.bare()
 	switch rapid.IntRange(0, 3).Draw(g.t, "window") {
 	case 0:
-		return plain(g.pick("row_number()", "rank()", "dense_rank()", "lag(v)", "lead(k, 2)", "lag(v, 1, 0)", "lag("+x+" IGNORE NULLS)", "lead("+x+")"))
+		return plain(g.pick("row_number()", "rank()", "dense_rank()", "lag(v)", "lead(k, 2)", "lag(v, 1, 0)", "lag("+x+" IGNORE NULLS)", "lead("+x+")", "ntile(3)", "percent_rank()", "cume_dist()"))
 	case 1:
-		call := g.pick("first_value("+x+")", "last_value("+x+")", "first("+x+")", "last(k)", "first_value("+x+" IGNORE NULLS)", "last_value("+x+" IGNORE NULLS)")
+		call := g.pick("first_value("+x+")", "last_value("+x+")", "nth_value("+x+", 2)", "first("+x+")", "last(k)", "first_value("+x+" IGNORE NULLS)", "last_value("+x+" IGNORE NULLS)")
 		frame := g.pick("", "", " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", " ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING", " RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
 			" RANGE BETWEEN CURRENT ROW AND CURRENT ROW", " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", " ROWS BETWEEN 3 PRECEDING AND 2 PRECEDING")
 		return func(over string) string { return call + " OVER (" + over + frame + ")" }
@@ -581,7 +587,7 @@ func (g *gen) rows(from, where string, windowed bool) (text string, names []stri
 	distinct := ""
 	switch rapid.IntRange(0, 7).Draw(g.t, "rows") {
 	case 0:
-		distinct = "DISTINCT "
+		distinct = g.pick("DISTINCT ", "DISTINCT ", "DISTINCT ON ("+names[0]+") ")
 	case 1:
 		g.n++
 		name := fmt.Sprintf("o%d", g.n)
