@@ -61,9 +61,15 @@ func (c *cold) came() {
 	c.count--
 }
 
+// void reports whether what the store has of a key that is not in memory is no more (K2).
+func (c *cold) void(key []byte) bool {
+	_, void := c.gone[string(key)]
+	return void
+}
+
 // read gives what the store has of a key, or nil.
 func (c *cold) read(name []byte, key []byte) []byte {
-	if _, void := c.gone[string(key)]; void { // K2
+	if c.void(key) {
 		return nil
 	}
 	c.e.reads++
@@ -156,7 +162,7 @@ func (c *cold) between(from, to windows.Micros) (keys [][]byte, next windows.Mic
 			return false
 		}
 		key = key[len(lower):]
-		if _, void := c.gone[string(key)]; !void {
+		if !c.void(key) {
 			keys = append(keys, append([]byte{}, key...))
 		}
 		return true
@@ -211,10 +217,12 @@ type lost struct {
 	listed listing
 }
 
-// unlist takes dropped entries out of the store; name gives an entry's key there.
+// unlist takes dropped entries out of the store; name gives an entry's key there, nil: it has none.
 func (c *cold) unlist(w *writes, gone []lost, name func(key string) []byte) {
 	for _, g := range gone {
-		w.drop(name(g.key))
+		if name != nil {
+			w.drop(name(g.key))
+		}
 		if g.listed.in {
 			w.drop(c.indexKey(g.listed.at, g.key))
 		}

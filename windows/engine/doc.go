@@ -29,11 +29,15 @@
 //
 // An engine that was given a [Store] by [Engine.Recover] need not keep everything in memory. After a
 // Take was committed all state is in the store as it is here; [Engine.Evict] then lets go of groups,
-// of the panes of a group, of the sessions of a key with what lies behind them, of partitions in order,
-// of rows that wait to be final, and of the emitter's entries, that were not used for longest. They come
-// back when a key asks for them, and when time does: the store has an index of them by finalAt ([cold]),
-// or of panes by their numbers. Rows of slide stay in memory.
-// What may leave is found with find, never by a look at the table alone.
+// of the panes of a group, of the sessions of a key with what lies behind them, of the rows of a key of
+// slide, of partitions in order, of rows that wait to be final, and of the emitter's entries, that were
+// not used for longest. They come back when a key asks for them, and when time does: the store has an
+// index of them by finalAt ([cold]), or of panes by their numbers. What may leave is found with find, never
+// by a look at the table alone.
+//
+// So the state of a view over many keys holds its limit, whatever its windows: nothing of a key that is at
+// rest stays in memory (TestSessionsAndSlidesOverManyKeysStayUnderTheirLimit). One key is in memory or
+// away as a whole, and what changed since the last Take is in memory.
 //
 // # One entry
 //

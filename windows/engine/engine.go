@@ -67,7 +67,6 @@ type Engine struct {
 	store          Store
 	broken         error
 	spilled, reads int64
-	resident       []string
 
 	// The operators. ops are those with state, in the order in which they are flushed.
 	scans    []*scan

@@ -384,7 +384,7 @@ func (s *sorted) emit(d *differences, x int32, weight int64, finalAt windows.Mic
 	d.mark(weight, finalAt)
 	d.f.ranks = append(d.f.ranks, r.meta.rank)
 	d.f.times = append(d.f.times, r.meta.time)
-	if r.meta.evidence != nil {
+	if r.meta.evidence != nil || d.f.evidence != nil {
 		for len(d.f.evidence) < d.Len-1 {
 			d.f.evidence = append(d.f.evidence, nil)
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"container/heap"
 	"encoding/binary"
 	"slices"
@@ -32,7 +33,16 @@ type sliding struct {
 	outs    targets
 	options Function
 
-	table map[string]*slideKey
+	table    map[string]int32
+	lists    []slideKey
+	freeKeys []int32
+	changed  []int32 // keys with rows to be saved
+	lost     []lost  // keys
+	cold     cold
+	hand     int // as in marks
+	// About the memory that keys and rows take: of all keys, and of the rows' texts.
+	keyBytes, textBytes int64
+
 	rows  []slideRow
 	store *store
 	free  []int32
@@ -52,11 +62,16 @@ type sliding struct {
 
 // slideKey is the rows of one key, by time and, within one time, as they came.
 type slideKey struct {
-	rows []int32
+	key     string
+	rows    []int32
+	live    bool
+	changed bool // in changed
+	used    bool // since the clock's hand passed it
+	listed  listing
 }
 
 type slideRow struct {
-	key  string
+	of   int32 // its key
 	time windows.Micros
 	rank agg.Rank
 	// partition is that of the event.
@@ -84,7 +99,8 @@ func (h *slideHeap) Pop() any {
 func newSliding(e *Engine, id byte, in []row.Field) *sliding {
 	ts := row.Scalar(row.Timestamp)
 	o := &sliding{
-		e: e, id: id, table: map[string]*slideKey{}, store: newStore(in), start: row.NewVector(ts, 0), end: row.NewVector(ts, 0),
+		e: e, id: id, table: map[string]int32{}, store: newStore(in), start: row.NewVector(ts, 0), end: row.NewVector(ts, 0),
+		cold: newCold(e, spaceSlide, id),
 	}
 	o.old.rows = &o.rows
 	return o
@@ -204,13 +220,13 @@ func (o *sliding) feed(c *chunk, sel []int32) {
 	fed.each(func(i int) {
 		o.keyBuf = row.AppendRowKey(o.keyBuf[:0], &c.Batch, o.keys, i)
 		t := c.Cols[o.timeCol].I64[i]
-		k, ok := o.table[string(o.keyBuf)]
+		n, ok := o.find(o.keyBuf)
 		if !ok {
-			k = &slideKey{}
-			o.table[string(o.keyBuf)] = k
+			n = o.newKey(string(o.keyBuf))
 		}
+		k := &o.lists[n]
 		at, known := o.place(k, t)
-		r := o.keep(c, i, t)
+		r := o.keep(c, i, n, t)
 		k.rows = slices.Insert(k.rows, at, r)
 		if known {
 			add(r, t)
@@ -266,15 +282,39 @@ func (o *sliding) place(k *slideKey, t windows.Micros) (at int, known bool) {
 	return at, at > 0 && o.rows[k.rows[at-1]].time == t
 }
 
-func (o *sliding) keep(c *chunk, i int, t windows.Micros) int32 {
-	r := o.newRow(string(o.keyBuf), t, o.e.rank(c.f, i), o.e.in.Partition)
+// newKey makes a key without rows.
+func (o *sliding) newKey(key string) int32 {
+	var n int32
+	if k := len(o.freeKeys); k > 0 {
+		n = o.freeKeys[k-1]
+		o.freeKeys = o.freeKeys[:k-1]
+	} else {
+		n = int32(len(o.lists))
+		o.lists = append(o.lists, slideKey{})
+	}
+	o.lists[n] = slideKey{key: key, live: true, changed: o.lists[n].changed}
+	o.table[key] = n
+	o.keyBytes += int64(len(key))
+	return n
+}
+
+// keep keeps row i of c, of key n.
+func (o *sliding) keep(c *chunk, i int, n int32, t windows.Micros) int32 {
+	r := o.newRow(n, t, o.e.rank(c.f, i), o.e.in.Partition)
 	o.store.set(int(r), c.Cols, nil, i)
+	o.textBytes += o.store.textBytes(int(r))
 	o.rows[r].save = true
 	o.added = append(o.added, r)
+	k := &o.lists[n]
+	k.used = true
+	if !k.changed {
+		k.changed = true
+		o.changed = append(o.changed, n)
+	}
 	return r
 }
 
-func (o *sliding) newRow(key string, t windows.Micros, rank agg.Rank, p stream.Partition) int32 {
+func (o *sliding) newRow(of int32, t windows.Micros, rank agg.Rank, p stream.Partition) int32 {
 	var r int32
 	if n := len(o.free); n > 0 {
 		r = o.free[n-1]
@@ -283,7 +323,7 @@ func (o *sliding) newRow(key string, t windows.Micros, rank agg.Rank, p stream.P
 		r = int32(len(o.rows))
 		o.rows = append(o.rows, slideRow{})
 	}
-	o.rows[r] = slideRow{key: key, time: t, rank: rank, partition: p, live: true}
+	o.rows[r] = slideRow{of: of, time: t, rank: rank, partition: p, live: true}
 	heap.Push(&o.old, r)
 	return r
 }
@@ -296,6 +336,7 @@ func (o *sliding) pending() bool              { return false }
 
 // forget drops rows that no window can take any more: those of size + allowed lateness ago.
 func (o *sliding) forget(wm windows.Micros) {
+	o.fetchClosed(wm)
 	for len(o.old.at) > 0 {
 		r := o.old.at[0]
 		x := &o.rows[r]
@@ -306,15 +347,32 @@ func (o *sliding) forget(wm windows.Micros) {
 		if !x.save { // what was never saved needs no deletion
 			o.gone = append(o.gone, o.rowKey(x))
 		}
-		k := o.table[x.key]
+		of, k := x.of, &o.lists[x.of]
 		k.rows = k.rows[1:] // rows of a key leave in the order of their times
+		o.clear(r)
 		if len(k.rows) == 0 {
-			delete(o.table, x.key)
+			o.lost = append(o.lost, lost{k.key, k.listed})
+			o.cold.drop(k.key)
+			o.clearKey(of)
 		}
-		*x = slideRow{}
-		o.store.clear(int(r))
-		o.free = append(o.free, r)
 	}
+}
+
+// clear makes the number of a row free.
+func (o *sliding) clear(r int32) {
+	o.textBytes -= o.store.textBytes(int(r))
+	o.rows[r] = slideRow{}
+	o.store.clear(int(r))
+	o.free = append(o.free, r)
+}
+
+// clearKey makes the number of a key free, which has no rows here.
+func (o *sliding) clearKey(n int32) {
+	k := &o.lists[n]
+	delete(o.table, k.key)
+	o.keyBytes -= int64(len(k.key))
+	*k = slideKey{changed: k.changed}
+	o.freeKeys = append(o.freeKeys, n)
 }
 
 // keptRowKey is the key of an event's row that an operator keeps by its key: in the order of event
@@ -329,10 +387,12 @@ func keptRowKey(space, operator byte, key string, t windows.Micros, rank agg.Ran
 // A row is kept under its key, its time, sequence and offset; the value is the event's partition
 // and the row.
 func (o *sliding) rowKey(x *slideRow) []byte {
-	return keptRowKey(spaceSlide, o.id, x.key, x.time, x.rank)
+	return keptRowKey(spaceSlide, o.id, o.lists[x.of].key, x.time, x.rank)
 }
 
 func (o *sliding) save(w *writes) {
+	o.cold.unlist(w, o.lost, nil)
+	o.lost = o.lost[:0]
 	for _, key := range o.gone {
 		w.drop(key)
 	}
@@ -350,6 +410,14 @@ func (o *sliding) save(w *writes) {
 		w.set(o.rowKey(x), dst)
 	}
 	o.added = o.added[:0]
+	for _, n := range o.changed {
+		k := &o.lists[n]
+		if k.live && k.changed && o.e.store != nil {
+			k.listed = o.cold.list(w, k.listed, o.last(k), k.key)
+		}
+		k.changed = false
+	}
+	o.changed = o.changed[:0]
 }
 
 func (o *sliding) load(key, value []byte) error {
@@ -362,31 +430,32 @@ func (o *sliding) load(key, value []byte) error {
 	in := reader{src: value}
 	in.format()
 	p := stream.Partition(in.varint())
-	r := o.newRow(string(key[:n]), t, agg.Rank{Sequence: num(n + 8), Offset: num(n + 16)}, p)
+	of, ok := o.table[string(key[:n])]
+	if !ok {
+		of = o.newKey(string(key[:n]))
+	}
+	r := o.newRow(of, t, agg.Rank{Sequence: num(n + 8), Offset: num(n + 16)}, p)
 	in.values(o.store, int(r))
+	o.textBytes += o.store.textBytes(int(r))
+	o.lists[of].rows = append(o.lists[of].rows, r)
 	return in.end()
 }
 
-// loaded orders the rows of each key: by time and, within one, by their place in the log.
+// loaded orders the rows of each key.
 func (o *sliding) loaded() error {
-	for i := range o.rows {
-		if x := &o.rows[i]; x.live {
-			k, ok := o.table[x.key]
-			if !ok {
-				k = &slideKey{}
-				o.table[x.key] = k
-			}
-			k.rows = append(k.rows, int32(i))
-		}
-	}
-	for _, k := range o.table {
-		slices.SortFunc(k.rows, func(a, b int32) int {
-			x, y := &o.rows[a], &o.rows[b]
-			if x.time != y.time {
-				return int(min(max(x.time-y.time, -1), 1))
-			}
-			return x.rank.Compare(y.rank)
-		})
+	for n := range o.lists {
+		o.order(&o.lists[n])
 	}
 	return nil
+}
+
+// order orders the rows of a key that was loaded: by time and, within one, by their place in the log.
+func (o *sliding) order(k *slideKey) {
+	slices.SortFunc(k.rows, func(a, b int32) int {
+		x, y := &o.rows[a], &o.rows[b]
+		return cmp.Or(cmp.Compare(x.time, y.time), x.rank.Compare(y.rank))
+	})
+	if o.e.store != nil {
+		k.listed = listed(o.last(k))
+	}
 }

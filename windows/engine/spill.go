@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"unsafe"
 
 	"tidemark/windows"
 )
@@ -115,6 +114,8 @@ func (e *Engine) spilling() []spiller {
 			if o.panes != nil {
 				out = append(out, o.panes)
 			}
+		case *sliding:
+			out = append(out, o)
 		case *topN:
 			out = append(out, o)
 		case *over:
@@ -134,7 +135,7 @@ func (e *Engine) spilling() []spiller {
 // than limit in memory (0: no limit), or much, is not loaded: its entries come when they are asked
 // for.
 func (e *Engine) Recover(s Store, limit int64) error {
-	e.store, e.resident = s, e.Resident()
+	e.store = s
 	value, err := s.Get(FormatKey())
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ func (e *Engine) Recover(s Store, limit int64) error {
 	// All but the format, the index, and pieces, which come with what they belong to.
 	from := [][2]byte{{0, spacePiece}, {spacePiece + 1, spaceIndex}, {spaceIndex + 1, spaceFormat}, {spaceFormat + 1, 0}}
 	if !whole {
-		from = [][2]byte{{spaceCounts, spaceCounts + 1}, {spaceTracker, spaceTracker + 1}, {spaceSlide, spaceSlide + 1}}
+		from = [][2]byte{{spaceCounts, spaceCounts + 1}, {spaceTracker, spaceTracker + 1}}
 	}
 	for _, f := range from {
 		if err := e.loadRange(f[0], f[1]); err != nil {
@@ -233,21 +234,19 @@ type Memory struct {
 	// store alone would take.
 	Bytes        int64 `json:"bytes"`
 	SpilledBytes int64 `json:"spilled_bytes"`
-	// Entries are the groups, the panes of groups, the partitions, the rows that wait and those given
-	// out, Spilled those of them that are in the store alone.
+	// Entries are the groups, the panes of groups, the sessions, the keys of slides, the partitions, the
+	// rows that wait and those given out, Spilled those of them that are in the store alone.
 	Entries int64 `json:"entries"`
 	Spilled int64 `json:"spilled_entries"`
 	// Evicted is how many entries have left the memory since the start, Reads how often the store
 	// was asked for one.
 	Evicted int64 `json:"evicted"`
 	Reads   int64 `json:"misses"`
-	// Resident are the kinds of state that stay in memory whatever their size.
-	Resident []string `json:"in_memory_only"`
 }
 
 // Memory tells what the engine keeps.
 func (e *Engine) Memory() Memory {
-	m := Memory{Evicted: e.spilled, Reads: e.reads, Resident: e.resident}
+	m := Memory{Evicted: e.spilled, Reads: e.reads}
 	for _, op := range e.ops {
 		if o, ok := op.(interface{ memory() int64 }); ok {
 			m.Bytes += o.memory()
@@ -280,30 +279,9 @@ func (e *Engine) Evict(limit int64) {
 	}
 }
 
-// Resident names the kinds of state of the plan that stay in memory whatever their size.
-func (e *Engine) Resident() []string {
-	out := []string{}
-	add := func(space byte) {
-		if kind := stateKinds[space]; !slices.Contains(out, kind) {
-			out = append(out, kind)
-		}
-	}
-	for _, op := range e.ops {
-		switch op.(type) {
-		case *sliding:
-			add(spaceSlide)
-		}
-	}
-	return out
-}
-
 // rowsMemory is about what n rows with as many columns take, each with so many bytes beside them.
 func rowsMemory(n int, beside uintptr, cols int) int64 {
 	return int64(n) * (int64(beside) + 16*int64(cols))
-}
-
-func (o *sliding) memory() int64 {
-	return rowsMemory(len(o.rows)-len(o.free), unsafe.Sizeof(slideRow{})+4, len(o.store.cols))
 }
 
 // under calls f with the entries of the store whose keys begin with prefix.
