@@ -64,6 +64,7 @@ type Func struct {
 	Approximate bool
 
 	column func() Column
+	shared func() SharedColumn // nil where calls can't share a column
 }
 
 // NewColumn returns a column without slots.

@@ -16,7 +16,7 @@ func newCountDistinct(s Spec) (*Func, error) {
 	}
 	f := &Func{Type: row.Scalar(row.BigInt), Args: s.Args}
 	if !s.Retract && len(s.Args) == 1 && s.Args[0].Class() == row.Int64Class {
-		f.column = newIntSets
+		f.column, f.shared = newIntSets, newSharedSets
 		return f, nil
 	}
 	n := len(s.Args)

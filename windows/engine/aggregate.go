@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"tidemark/storage/row"
 	"tidemark/stream"
 	"tidemark/windows"
@@ -21,7 +23,12 @@ type aggregate struct {
 	ties  []int
 	then  []int
 	calls []query.AggCall
-	cols  []agg.Column
+	// cols are the states; most have those of one call, shared ones (nil for others) those of several.
+	cols   []agg.Column
+	shared []agg.SharedColumn
+	// callsOf are the calls of each column, places where each call is.
+	callsOf [][]int
+	places  []callPlace
 	// diffs are the columns that can tell what changed in a state, nil for others; differs: there is one.
 	diffs    []agg.Differential
 	differs  bool
@@ -63,6 +70,7 @@ type aggregate struct {
 	subSel []int32
 	subTo  []int32
 	args   []*row.Vector
+	masks  []uint8
 	ranks  []agg.Rank
 	result row.Batch
 }
@@ -86,7 +94,7 @@ func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, of *windo
 		pieces: map[pieceOf]pieces{},
 	}
 	a.table.keyOf = func(slot int32) string { return a.groups[slot].key }
-	for _, c := range n.Calls {
+	for i, c := range n.Calls {
 		f := c.Func
 		if of != nil && c.Spec.Retract {
 			// Sessions take rows from each other by merging groups: nothing is ever taken away.
@@ -97,13 +105,8 @@ func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, of *windo
 				return nil, err
 			}
 		}
-		empty := f.NewColumn()
-		empty.Grow(1)
-		col := f.NewColumn()
-		d := agg.DifferentialOf(col)
-		a.cols, a.diffs, a.differs = append(a.cols, col), append(a.diffs, d), a.differs || d != nil
-		a.each = append(a.each, empty.Bytes())
 		a.ordered = a.ordered || f.Ordered
+		a.addCall(i, f)
 	}
 	for _, f := range n.Fields() {
 		a.result.Cols = append(a.result.Cols, row.NewVector(f.Type, 0))
@@ -111,11 +114,55 @@ func newAggregate(e *Engine, id byte, n *query.Aggregate, upsert bool, of *windo
 	if !upsert {
 		a.given = newStore(n.Fields())
 	}
+	for _, col := range a.cols {
+		d := agg.DifferentialOf(col)
+		a.diffs, a.differs = append(a.diffs, d), a.differs || d != nil
+	}
 	a.slotBytes = a.slotSize()
 	if len(n.Keys) == 0 { // N1
 		a.marks.touch(a.slot(nil, nil, 0))
 	}
 	return a, nil
+}
+
+// callPlace is where a call's states are: in a column, and of a shared one which bit.
+type callPlace struct{ col, bit int }
+
+// addCall gives the i-th call a column: a new one, or that of another call which counts the different
+// values of the same argument.
+func (a *aggregate) addCall(i int, f *agg.Func) {
+	if shared := f.NewShared(); shared != nil {
+		for col, calls := range a.callsOf {
+			other := a.calls[calls[0]]
+			if len(calls) == agg.MostSharers || !other.Spec.Distinct || other.Func.Name != f.Name || !slices.Equal(other.Args, a.calls[i].Args) {
+				continue
+			}
+			if a.shared[col] == nil {
+				a.cols[col], a.shared[col], a.each[col] = shared, shared, emptyBytes(f.NewShared())
+			}
+			a.places = append(a.places, callPlace{col, len(calls)})
+			a.callsOf[col] = append(calls, i)
+			return
+		}
+	}
+	a.places = append(a.places, callPlace{col: len(a.cols)})
+	a.cols, a.shared, a.callsOf = append(a.cols, f.NewColumn()), append(a.shared, nil), append(a.callsOf, []int{i})
+	a.each = append(a.each, emptyBytes(f.NewColumn()))
+}
+
+// emptyBytes is what the state of a column without rows takes.
+func emptyBytes(one agg.Column) int {
+	one.Grow(1)
+	return one.Bytes()
+}
+
+// valueOf appends a call's result to out.
+func (a *aggregate) valueOf(at callPlace, slot int32, out *row.Vector) error {
+	if shared := a.shared[at.col]; shared != nil {
+		shared.ResultOf(slot, at.bit, out)
+		return nil
+	}
+	return a.cols[at.col].Result(slot, out)
 }
 
 // take gets rows: those that follow from events wait for their step.
@@ -174,10 +221,15 @@ func (a *aggregate) add(c *chunk, sel, slots []int32) {
 	if a.ordered && len(slots) > 0 {
 		ranks = a.rankOf(c, sel)
 	}
-	for i, call := range a.calls {
+	for i, calls := range a.callsOf {
+		call := a.calls[calls[0]]
 		a.args = a.args[:0]
 		for _, col := range call.Args {
 			a.args = append(a.args, c.Cols[col])
+		}
+		if shared := a.shared[i]; shared != nil {
+			shared.AddShared(slots, sel, a.args, c.Weights, a.takers(c, calls))
+			continue
 		}
 		rows, to := sel, slots
 		if call.Filter >= 0 {
@@ -185,6 +237,31 @@ func (a *aggregate) add(c *chunk, sel, slots []int32) {
 		}
 		a.cols[i].Add(to, rows, a.args, c.Weights, ranks)
 	}
+}
+
+// takers gives for each row of c the calls, by bit, whose FILTER it passes.
+func (a *aggregate) takers(c *chunk, calls []int) []uint8 {
+	if cap(a.masks) < c.Len {
+		a.masks = make([]uint8, c.Len)
+	}
+	masks := a.masks[:c.Len]
+	clear(masks)
+	for bit, n := range calls {
+		filter := a.calls[n].Filter
+		if filter < 0 {
+			for i := range masks {
+				masks[i] |= 1 << bit
+			}
+			continue
+		}
+		pass := c.Cols[filter]
+		for i, p := range pass.I64[:c.Len] {
+			if p != 0 && !pass.IsNull(i) {
+				masks[i] |= 1 << bit
+			}
+		}
+	}
+	return masks
 }
 
 // only selects the rows for which a call's FILTER is true.
@@ -300,14 +377,14 @@ func (a *aggregate) give(slots []int32) {
 			absent[n], anyAbsent = true, true
 		}
 	}
-	for i, col := range a.cols {
+	for i, at := range a.places {
 		out := r.Cols[k+i]
 		for n, slot := range slots {
 			if absent[n] {
 				out.AppendNull()
 				continue
 			}
-			if err := col.Result(slot, out); err != nil {
+			if err := a.valueOf(at, slot, out); err != nil {
 				absent[n], anyAbsent = true, true
 				out.AppendNull()
 			}

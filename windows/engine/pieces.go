@@ -28,8 +28,8 @@ const (
 	inPieces = 0
 )
 
-// pieceOf is a call's state in a slot of an aggregate.
-type pieceOf struct{ slot, call int32 }
+// pieceOf is the state of one column in a slot of an aggregate.
+type pieceOf struct{ slot, col int32 }
 
 // pieces are those of a state: from ≤ number < to, with how many entries there are in all of them.
 type pieces struct {
@@ -43,11 +43,11 @@ func piecesKey(name []byte) []byte {
 	return append(append(dst, spacePiece, name[1], name[0]), name[2:]...)
 }
 
-func pieceKey(name []byte, call int, number uint32) []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(piecesKey(name), uint16(call)), number)
+func pieceKey(name []byte, col int, number uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(piecesKey(name), uint16(col)), number)
 }
 
-// encode appends the states of the calls in a slot, whose entry has the key name.
+// encode appends the states in a slot, whose entry has the key name.
 func (a *aggregate) encode(w *writes, slot int32, name, dst []byte) []byte {
 	// A group of panes is filled anew when it changes.
 	whole := a.e.store == nil || a.panes != nil && name[0] == spaceGroup
@@ -70,7 +70,7 @@ func (a *aggregate) encodeLarge(w *writes, d agg.Differential, of pieceOf, name,
 		a.piece, more = d.EncodeNoted(of.slot, a.piece[:0])
 		anew = p.entries+int64(more) > 2*n+small || p.to-p.from >= mostPieces
 		if more > 0 && !anew {
-			w.set(pieceKey(name, int(of.call), p.to), w.copied(a.piece))
+			w.set(pieceKey(name, int(of.col), p.to), w.copied(a.piece))
 			p.to++
 			p.entries += int64(more)
 			a.pieces[of] = p
@@ -78,10 +78,10 @@ func (a *aggregate) encodeLarge(w *writes, d agg.Differential, of pieceOf, name,
 	}
 	if anew {
 		for ; p.from < p.to; p.from++ {
-			w.drop(pieceKey(name, int(of.call), p.from))
+			w.drop(pieceKey(name, int(of.col), p.from))
 		}
 		if large = n > small/2; large {
-			w.set(pieceKey(name, int(of.call), p.to), d.Encode(of.slot, nil))
+			w.set(pieceKey(name, int(of.col), p.to), d.Encode(of.slot, nil))
 			p.to++
 			p.entries = n
 			a.pieces[of] = p
@@ -118,13 +118,13 @@ func (a *aggregate) decode(slot int32, name, src []byte) (rest []byte, err error
 func (a *aggregate) decodeLarge(of pieceOf, name, src []byte) (rest []byte, err error) {
 	r := reader{src: src}
 	p := pieces{from: uint32(r.varint()), to: uint32(r.varint()), entries: r.varint()}
-	d := a.diffs[of.call]
+	d := a.diffs[of.col]
 	if r.bad || d == nil || a.e.store == nil {
 		return nil, errState
 	}
 	d.Reset(of.slot)
 	next := p.from
-	failed := a.e.store.Scan(pieceKey(name, int(of.call), p.from), pieceKey(name, int(of.call), p.to), func(_, value []byte) bool {
+	failed := a.e.store.Scan(pieceKey(name, int(of.col), p.from), pieceKey(name, int(of.col), p.to), func(_, value []byte) bool {
 		next++
 		var behind []byte
 		if behind, err = d.DecodeMore(of.slot, value); err == nil && len(behind) > 0 {
@@ -182,7 +182,7 @@ func (a *aggregate) loseColdPieces(name []byte) {
 		return
 	}
 	from := piecesKey(name)
-	to := append(from[:len(from):len(from)], 0xff, 0xff) // there is no such call
+	to := append(from[:len(from):len(from)], 0xff, 0xff) // there is no such column
 	a.e.breaks(a.e.store.Scan(from, to, func(key, _ []byte) bool {
 		a.lostPieces = append(a.lostPieces, append([]byte{}, key...))
 		return true
