@@ -53,8 +53,8 @@ func ParamTypes(name string, list row.Type) ([]row.Type, error) {
 	return []row.Type{*list.Elem, tBig}, nil // the element, and its place from 1 on
 }
 
-// Lambda binds list_transform and the like. The body is computed once for all elements of all lists
-// of a batch: over a batch of its own, whose columns are the parameters, from number first on, and
+// Lambda binds list_transform and the like. The body is computed for the elements of many lists
+// together: over a batch of its own, whose columns are the parameters, from number first on, and
 // what the body reads of the row, repeated for each element.
 func Lambda(name string, list *Expr, first int, params []string, body *Expr) (*Expr, error) {
 	name = strings.ToLower(name)
@@ -87,7 +87,7 @@ func Lambda(name string, list *Expr, first int, params []string, body *Expr) (*E
 	if err != nil {
 		return nil, err
 	}
-	l := &lambda{kind: kind, params: types[:len(params)]}
+	l := &lambda{kind: kind, params: types[:len(params)], limit: maxText}
 	args := []*Expr{list}
 	place := map[int]int{}
 	for _, c := range body.Reads() {
@@ -118,19 +118,37 @@ type lambda struct {
 	kind   lambdaKind
 	params []row.Type
 	body   *Expr
+	limit  int // of what it makes of one row, in bytes
 
 	in    row.Batch
-	rows  []int32 // the row of each element
-	ends  []int32 // of each row of the call: where its elements end
+	rows  []int32 // the row of each element in it
 	elems *row.Vector
 	errs  Errors
+}
+
+// How many elements are computed together: fewer where each makes lists of its own, so that what is
+// under way stays small whatever a few long lists make of each other.
+const (
+	lambdaBatch = 4096
+	nestedBatch = 4
+)
+
+// batch is how many elements the body is computed for at once.
+func (l *lambda) batch() int {
+	n := lambdaBatch
+	l.body.walk(func(e *Expr) {
+		if e.lambda != nil {
+			n = nestedBatch
+		}
+	})
+	return n
 }
 
 func (l *lambda) clone() *lambda {
 	if l == nil {
 		return nil
 	}
-	return &lambda{kind: l.kind, params: l.params, body: l.body.Clone()}
+	return &lambda{kind: l.kind, params: l.params, body: l.body.Clone(), limit: l.limit}
 }
 
 // reset makes the batch of the body empty.
@@ -171,96 +189,127 @@ func (l *lambda) eval(c *call) *row.Vector {
 func runLambda(c *call) {
 	l := c.expr.lambda
 	l.reset(c)
-	l.elems.Reset(l.elems.Type)
-	l.ends = l.ends[:0]
-	for _, i := range c.rows {
-		if c.args[0].IsNull(int(i)) {
-			c.null(i)
-		} else if err := decodeElements(c.args[0], int(i), l.elems); err != nil {
-			c.fail(i, conversion("a list can't be read: %v", err))
-		}
-		l.ends = append(l.ends, int32(l.elems.Len()))
-	}
 	if l.kind == reduces {
-		l.reduce(c)
+		l.reduceAll(c)
 		return
 	}
-	from := int32(0)
-	for r, i := range c.rows {
-		for k := from; k < l.ends[r]; k++ {
-			l.in.Cols[0].AppendFrom(l.elems, int(k))
-			if len(l.params) > 1 {
-				l.in.Cols[1].AppendInt64(int64(k-from) + 1)
-			}
-			l.add(c, i)
-		}
-		from = l.ends[r]
-	}
-	values := l.eval(c)
+	// Elements wait in the batch until there are enough; list is what has come of the row now.
 	var list []byte
-	from = 0
-	for r, i := range c.rows {
-		list = list[:0]
-		for k := from; k < l.ends[r]; k++ {
+	now, most := int32(-1), l.batch()
+	flush := func() {
+		values := l.eval(c)
+		for k, i := range l.rows {
+			if i != now {
+				now, list = i, list[:0]
+			}
 			switch {
+			case c.errs.Failed(int(i)):
 			case l.kind == transforms:
-				list = row.AppendElement(list, values, int(k))
-			case !values.IsNull(int(k)) && values.I64[k] != 0:
-				list = row.AppendElement(list, l.elems, int(k))
+				list = row.AppendElement(list, values, k)
+			case !values.IsNull(k) && values.I64[k] != 0:
+				list = row.AppendElement(list, l.in.Cols[0], k)
+			}
+			if len(list) > l.limit {
+				c.fail(i, outOfRange("a lambda function would make a list of more than %d bytes", l.limit))
+				list = list[:0]
+			}
+			if (k+1 == len(l.rows) || l.rows[k+1] != i) && !c.errs.Failed(int(i)) {
+				c.out.Str[i] = string(list)
 			}
 		}
-		from = l.ends[r]
-		if !c.args[0].IsNull(int(i)) && !c.errs.Failed(int(i)) {
-			c.out.Str[i] = string(list)
+		l.reset(c)
+	}
+	for _, i := range c.rows {
+		if !l.decode(c, i) {
+			continue
+		}
+		c.out.Str[i] = ""
+		for k := 0; k < l.elems.Len() && !c.errs.Failed(int(i)); k++ {
+			l.in.Cols[0].AppendFrom(l.elems, k)
+			if len(l.params) > 1 {
+				l.in.Cols[1].AppendInt64(int64(k) + 1)
+			}
+			if l.add(c, i); l.in.Len >= most {
+				flush()
+			}
+		}
+	}
+	flush()
+}
+
+// decode reads the elements of row i, and reports whether there is a list.
+func (l *lambda) decode(c *call, i int32) bool {
+	l.elems.Reset(l.elems.Type)
+	if c.args[0].IsNull(int(i)) {
+		c.null(i)
+		return false
+	}
+	if err := decodeElements(c.args[0], int(i), l.elems); err != nil {
+		c.fail(i, conversion("a list can't be read: %v", err))
+		return false
+	}
+	return true
+}
+
+// reduceAll reduces the lists, several at a time.
+func (l *lambda) reduceAll(c *call) {
+	most := l.batch()
+	var lists []*row.Vector
+	var rows []int32
+	elements := 0
+	for n, i := range c.rows {
+		switch ok := l.decode(c, i); {
+		case !ok:
+		case l.elems.Len() == 0:
+			c.fail(i, invalidInput("Cannot perform list_reduce on an empty input list"))
+		default:
+			lists, rows, elements = append(lists, l.elems), append(rows, i), elements+l.elems.Len()
+			l.elems = row.NewVector(l.elems.Type, 0)
+		}
+		if elements >= lambdaBatch || len(rows) >= most || n == len(c.rows)-1 {
+			l.reduce(c, lists, rows)
+			lists, rows, elements = nil, nil, 0
 		}
 	}
 }
 
 // reduce computes the body for the second element of each list, then for the third, and so on.
-func (l *lambda) reduce(c *call) {
+func (l *lambda) reduce(c *call, lists []*row.Vector, rows []int32) {
 	elem := *c.args[0].Type.Elem
-	sums, next := row.NewVector(elem, len(c.rows)), row.NewVector(elem, len(c.rows))
-	var at, ends []int32 // the lists that go on: their next element and their end
-	var rows []int32
-	from := int32(0)
-	for r, i := range c.rows {
-		switch end := l.ends[r]; {
-		case c.args[0].IsNull(int(i)) || c.errs.Failed(int(i)):
-		case from == end:
-			c.fail(i, invalidInput("Cannot perform list_reduce on an empty input list"))
-		default:
-			sums.AppendFrom(l.elems, int(from))
-			at, ends, rows = append(at, from+1), append(ends, end), append(rows, i)
-		}
-		from = l.ends[r]
+	sums, next := row.NewVector(elem, len(rows)), row.NewVector(elem, len(rows))
+	for _, list := range lists {
+		sums.AppendFrom(list, 0)
 	}
-	for len(rows) > 0 {
+	for at := 1; len(rows) > 0; at++ {
 		l.reset(c)
 		going := 0
 		for k, i := range rows {
-			if at[k] == ends[k] {
+			if at == lists[k].Len() {
 				copyValue(c.out, int(i), sums, k)
 				continue
 			}
 			l.in.Cols[0].AppendFrom(sums, k)
-			l.in.Cols[1].AppendFrom(l.elems, int(at[k]))
+			l.in.Cols[1].AppendFrom(lists[k], at)
 			l.add(c, i)
-			at[going], ends[going], rows[going] = at[k]+1, ends[k], i
+			lists[going], rows[going] = lists[k], i
 			going++
 		}
-		at, ends, rows = at[:going], ends[:going], rows[:going]
+		lists, rows = lists[:going], rows[:going]
 		values := l.eval(c)
 		next.Reset(elem)
 		going = 0
 		for k, i := range rows {
+			if elem.Class() == row.StringClass && len(values.Str[k]) > l.limit {
+				c.fail(i, outOfRange("a lambda function would make a value of more than %d bytes", l.limit))
+			}
 			if c.errs.Failed(int(i)) {
 				continue
 			}
 			next.AppendFrom(values, k)
-			at[going], ends[going], rows[going] = at[k], ends[k], i
+			lists[going], rows[going] = lists[k], i
 			going++
 		}
-		at, ends, rows = at[:going], ends[:going], rows[:going]
+		lists, rows = lists[:going], rows[:going]
 		sums, next = next, sums
 	}
 }

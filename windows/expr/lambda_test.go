@@ -87,3 +87,46 @@ func TestClonesOfALambdaShareNothing(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// A list of 1,000 elements makes 10^9 of itself, and a text that doubles 1,000 times has no end.
+func TestWhatALambdaMakesIsBounded(t *testing.T) {
+	t.Parallel()
+	list := row.NewVector(tVarchar, 1000)
+	for range 1000 {
+		list.AppendString("x")
+	}
+	b := row.NewBatch([]row.Field{{Name: "l", Type: row.ListOf(tVarchar)}}, 2)
+	b.Cols[0].AppendString(string(row.EncodeList(nil, list)))
+	list.Truncate(2)
+	b.Cols[0].AppendString(string(row.EncodeList(nil, list)))
+	b.Len = 2
+	column := Column(0, row.Field{Name: "l", Type: row.ListOf(tVarchar)})
+	made := func(name string, first int, params []string, body *Expr, err error) *Expr {
+		if err == nil {
+			body, err = Lambda(name, column, first, params, body)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return body
+	}
+	param := func(n int) *Expr { return Param(n, row.Field{Name: "p", Type: tVarchar}) }
+	joined, err := Call("||", []*Expr{param(0), param(0)})
+	doubled := made("list_reduce", 0, []string{"a", "b"}, joined, err)
+	all := made("list_transform", 2, []string{"z"}, param(0), nil)
+	all = made("list_transform", 1, []string{"y"}, all, nil)
+	all = made("list_transform", 0, []string{"x"}, all, nil)
+	for _, e := range []*Expr{doubled, all} {
+		for in := e; in != nil && in.lambda != nil; in = in.lambda.body {
+			in.lambda.limit = 1 << 20
+		}
+		var errs Errors
+		v := e.Eval(b, nil, &errs)
+		if !errs.Failed(0) || errs.Failed(1) {
+			t.Errorf("%s: failures %t and %t, want the first row's alone", e, errs.Failed(0), errs.Failed(1))
+		}
+		if v.IsNull(1) || len(v.Str[1]) == 0 {
+			t.Errorf("%s has no value for the short list", e)
+		}
+	}
+}
