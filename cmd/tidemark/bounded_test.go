@@ -46,7 +46,7 @@ func TestPanelsOfALargeViewAreBoundedAndSaySo(t *testing.T) {
 	if got := eval[string](t, ctx, `document.querySelector("#panel-2 .stat-value").title`); got != fmt.Sprint(sum) {
 		t.Errorf("the total is %s, not %d", got, sum)
 	}
-	see(t, ctx, "#panel-3 .legend", "the first 40 of 1,234")
+	see(t, ctx, "#panel-3 .legend", "the largest 40 of 1,234")
 	see(t, ctx, "#panel-4 .share", "20 %") // five rows: all are here, so their shares are
 	// Another order asks for the first rows in it.
 	do(t, ctx, chromedp.Click(chromedp.CSS(`#panel-0 [data-sort=amount]`)))

@@ -69,3 +69,23 @@ func TestFeedsAndAlertsShowTheRangeAndTheFiltersOfTheDashboard(t *testing.T) {
 		t.Errorf("axe-core: %s", found)
 	}
 }
+
+// A stream that is quiet for long has not nothing to show: what came last stands there, with its age.
+func TestAFeedShowsWhatCameLastHoweverLongAgo(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.must("PUT", "/v1/streams/sales", `{"partitions":3,"key_field":"shop","columns":{"shop":"VARCHAR"}}`, nil)
+	s.must("PUT", "/v1/dashboards/quiet", `{"title":"Quiet","panels":[{"id":"feed","title":"Feed","type":"feed","view":"sales"}]}`, nil)
+	for _, shop := range []string{"north", "south", "west", "east"} {
+		s.must("POST", "/v1/streams/sales/events", fmt.Sprintf(`{"shop":%q}`, shop), nil)
+	}
+	ctx := browse(t)
+	// The page believes that it is an hour later, so nothing came in the last minutes.
+	atStart(t, ctx, `{ const real = Date.now; Date.now = () => real() + 3600000; }`)
+	do(t, ctx, chromedp.Navigate(s.url("/d/quiet")))
+	become(t, ctx, `[...document.querySelectorAll("#panel-0 .feed code")].map((x) => x.textContent).join() === "shop east,shop west,shop south,shop north"`)
+	see(t, ctx, "#panel-0 .panel-foot", "newest 1 h ago")
+	s.must("POST", "/v1/streams/sales/events", `{"shop":"centre"}`, nil)
+	see(t, ctx, "#panel-0 .feed li", "centre")
+	become(t, ctx, `document.querySelectorAll("#panel-0 .feed li").length === 5`)
+}

@@ -39,7 +39,7 @@ func (d Deps) late(p *ui.ViewPage, info runtime.Info) {
 	}
 	refused := d.refused(p, info.Name)
 	changed, whole := d.corrections.of(info.Name)
-	p.CorrectedBy = steps(changed, "after it was final", "corrections of rows")
+	p.CorrectedBy = steps(changed, "later", "corrections of rows")
 	p.LateBy = steps(refused, "too late", "refused events")
 	p.LateBars, p.LateMost, p.LateWorst = bars(changed, refused)
 	if !whole {
@@ -92,7 +92,7 @@ func steps(list []lateness, what, of string) []ui.Fact {
 	}
 	var out []ui.Fact
 	for i, n := range by {
-		name := "longer " + what
+		name := "more than " + spans[len(spans)-1] + " " + what
 		if i < len(lateSteps) {
 			name = "up to " + spans[i] + " " + what
 		}

@@ -898,7 +898,7 @@ func guide(address string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 76, "</pre><button type=\"button\" id=\"copy-curl\">Copy</button></div><p class=\"muted\">The stream is made by the first event: its columns and its time field are found by looking at it.</p><p>or <button type=\"button\" id=\"sample\">send a sample event</button> from here.</p><p class=\"listening\" id=\"listening\" role=\"status\">Listening for the first event …</p></section>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 76, "</pre><button type=\"button\" id=\"copy-curl\">Copy</button></div><p class=\"muted\">The stream is made by the first event: its columns and its time field are found by looking at it.</p><p>or <button type=\"button\" id=\"sample\">send a sample event</button> from here.</p><p class=\"muted\">After that a form makes a view of it, and a click puts the view on a dashboard. No SQL is needed.</p><p class=\"listening\" id=\"listening\" role=\"status\">Listening for the first event …</p></section>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -29,6 +29,7 @@ export function build() {
   };
   const offerGroups = () => {
     const groups = document.getElementById("groups");
+    groups.hidden = !columns().some((c) => /VARCHAR|BOOLEAN/.test(c.type));
     groups.replaceChildren(
       h("legend", null, "by"),
       ...columns()
@@ -58,7 +59,10 @@ export function build() {
     const select = [window ? "window_start" : null, ...groups, measure()].filter(Boolean).join(", ");
     const where = f.where.value.trim();
     f.sql.value = `SELECT ${select}\nFROM ${from}${where ? `\nWHERE ${where}` : ""}${window || groups.length ? "\nGROUP BY ALL" : ""}`;
-    if (!named) f.name.value = `${f.stream.value}_${f.measure.value}${groups.length ? `_by_${groups[0].replace(/\W/g, "")}` : ""}`.toLowerCase().replace(/[^a-z0-9_]/g, "_").slice(0, 58);
+    if (!named) {
+      const what = `_${f.measure.value}${groups.length ? `_by_${groups[0].replace(/\W/g, "")}` : ""}`.slice(0, 40);
+      f.name.value = `${f.stream.value.slice(0, 58 - what.length)}${what}`.toLowerCase().replace(/[^a-z0-9_]/g, "_");
+    }
   };
   let timer = 0;
   const test = () => {

@@ -77,7 +77,10 @@ export const Feed = (Panel) =>
     }
 
     take(m) {
-      if (m.type === "progress") return !this.events.length;
+      if (m.type === "progress") {
+        this.#recent();
+        return !this.events.length;
+      }
       let list = m.events;
       if (m.type === "changes") list = m.changes.filter((c) => c.op === "+").map((c) => ({ event: c.row, time: Object.values(c.row).find((v) => /^\d{4}-\d\d-\d\dT/.test(v)), status: c.status }));
       if (!list) return false;
@@ -85,8 +88,22 @@ export const Feed = (Panel) =>
       return true;
     }
 
+    // #recent shows what came last to a stream that has been quiet for long.
+    async #recent() {
+      if (this.events.length || this.lookedBack || link) return;
+      this.lookedBack = true;
+      try {
+        const list = await (await import("./past.js")).recent(this.config.view, KEEP);
+        if (this.events.length || this.still) return;
+        this.events = list.filter((e) => passes(this, e.event));
+        this.dirty = true;
+      } catch {
+        // no stream, or the server is away: the next event appears as it arrives
+      }
+    }
+
     asking() {
-      Object.assign(this, { events: [], known: new Set(), all: undefined, timeless: false, missing: undefined });
+      Object.assign(this, { lookedBack: false, events: [], known: new Set(), all: undefined, timeless: false, missing: undefined });
     }
 
     // facts are lines of the passport.

@@ -167,6 +167,7 @@ export function toplist(panel) {
 }
 
 const MOST_BARS = 40;
+const MOST_LABELS = 12; // beyond it not every bar has its name below
 
 // bars draws upright bars over categories, one beside the other for each series.
 export function bars(panel) {
@@ -184,8 +185,13 @@ export function bars(panel) {
       at.get(key).set(name, had === undefined ? finite(v) : together([had, v], how));
     }
   }
-  const keys = [...at.keys()].slice(0, MOST_BARS);
-  const rest = at.size - keys.length;
+  // Of more categories than there is room for, the largest stand here, unless the panel has its order.
+  const total = (key) => [...at.get(key).values()].reduce((n, v) => n + (v || 0), 0);
+  const all = [...at.keys()];
+  const ranked = all.length > MOST_BARS && !panel.config.order && typeof all[0] === "string";
+  const keys = (ranked ? all.sort((a, b) => total(b) - total(a)) : all).slice(0, MOST_BARS);
+  const rest = at.size - keys.length > 0 ? `the ${ranked ? "largest" : "first"} ${MOST_BARS} of ${at.size.toLocaleString("en")}` : "";
+  const every = Math.ceil(keys.length / MOST_LABELS);
   const stacked = style === "stacked";
   const sum = (m) => [...m.values()].reduce((n, v) => n + (v || 0), 0);
   const high = ceiling(Math.max(...keys.map((k) => (stacked ? sum(at.get(k)) : Math.max(...at.get(k).values()))), 1e-9));
@@ -204,8 +210,8 @@ export function bars(panel) {
     });
   });
   patch(panel.body, [
-    h("div", { class: "plot-box" }, scale(high, unit), svg, h("ul", { class: "categories" }, keys.map((k) => h("li", null, cell(k, null, panel.tz))))),
-    names.length > 1 ? h("ul", { class: "legend" }, [...names.slice(0, 8).map((n, j) => h("li", null, h("i", { class: `swatch s${j + 1}` }), n)), names.length > 8 ? h("li", { class: "muted" }, `and ${names.length - 8} more`) : null, rest > 0 ? h("li", { class: "muted" }, `the first ${MOST_BARS} of ${at.size.toLocaleString("en")}`) : null]) : h("ul", { class: "legend" }, h("li", { class: "muted" }, y[0].replaceAll("_", " "), rest > 0 ? ` · the first ${MOST_BARS} of ${at.size.toLocaleString("en")}` : "")),
+    h("div", { class: "plot-box" }, scale(high, unit), svg, h("ul", { class: every > 1 ? "categories thin" : "categories" }, keys.filter((_, i) => i % every === 0).map((k) => h("li", { title: cell(k, null, panel.tz) }, cell(k, null, panel.tz))))),
+    names.length > 1 ? h("ul", { class: "legend" }, [...names.slice(0, 8).map((n, j) => h("li", null, h("i", { class: `swatch s${j + 1}` }), n)), names.length > 8 ? h("li", { class: "muted" }, `and ${names.length - 8} more`) : null, rest ? h("li", { class: "muted" }, rest) : null]) : h("ul", { class: "legend" }, h("li", { class: "muted" }, y[0].replaceAll("_", " "), rest && ` · ${rest}`)),
   ]);
 }
 
@@ -267,7 +273,7 @@ export function heatmap(panel) {
         "table",
         { class: "heat" },
         h("caption", { class: "visually-hidden" }, `${y} by ${calendar ? "weekday and hour" : `${series} and ${x}`}`),
-        h("tbody", null, lines.slice(0, MOST_LINES).map((l) => h("tr", null, h("th", { scope: "row" }, l), shown.map((c) => {
+        h("tbody", null, lines.slice(0, MOST_LINES).map((l) => h("tr", null, h("th", { scope: "row", title: l }, l), shown.map((c) => {
           const v = values.get(`${l}\u0000${c}`);
           const q = v === undefined ? "none" : Math.min(steps, 1 + Math.floor((steps * (v - low)) / (high - low || 1)));
           return h("td", { class: `q${q}`, title: `${l} ${name(c)}: ${v === undefined ? "nothing" : number(v, unit)}` }, h("span", { class: "visually-hidden" }, v === undefined ? "nothing" : number(v, unit)));

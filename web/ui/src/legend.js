@@ -26,8 +26,8 @@ export class Legend {
   // show brings the legend to the values at instant i; nothing there is the dash.
   show(columns, i) {
     const { unit, series } = this.panel.config;
-    const { names, raw, before, rest, clash } = columns;
-    const shape = [...names, before ? 1 : 0, rest, clash ? 1 : 0].join("\u0000");
+    const { names, raw, before, clash } = columns;
+    const shape = [...names, before ? 1 : 0, clash ? 1 : 0].join("\u0000");
     if (shape !== this.#built) {
       this.#built = shape;
       this.#values = [];
@@ -36,11 +36,10 @@ export class Legend {
         const was = h("del", { title: "before the correction", hidden: true });
         this.#values.push([value, was]);
         const inside = [h("i", { class: `swatch ${swatch}` }), h("span", null, name), was, value];
-        return h("li", { "data-k": k }, series && k !== null ? h("button", { type: "button", "data-series": k, title: `Only ${series} = ${name}` }, inside) : inside);
+        return h("li", { "data-k": k, title: name.length > 12 ? name : null }, series && k !== null ? h("button", { type: "button", "data-series": k, title: `Only ${series} = ${name}` }, inside) : inside);
       };
       const items = names.map((name, k) => item(name, `s${k + 1}`, k));
       if (before) items.push(item("before", "before", null));
-      if (rest > 0) items.push(h("li", { class: "muted" }, `and ${rest} more`));
       if (clash) items.push(h("li", { class: "warning" }, "several rows a point, and this measure can’t be put together: choose a series"));
       this.list.replaceChildren(...items);
     }

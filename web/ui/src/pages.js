@@ -1,7 +1,7 @@
 // The live parts of the pages that are no dashboards.
 
 import { h, s, patch } from "./dom.js";
-import { cell, number, time, identifier } from "./format.js";
+import { cell, number, clockOf, identifier } from "./format.js";
 import { Rows, statusText } from "./rows.js";
 import { send } from "./server.js";
 import { plan } from "./plan.js";
@@ -37,7 +37,7 @@ export function streamPage(live) {
   everyFrame(() => {
     if (!dirty) return;
     dirty = false;
-    patch(root, list.map((e) => h("tr", null, h("td", { class: "num" }, `${e.partition}/${e.offset}`), h("td", null, time(e.time)), h("td", null, h("code", null, cell(e.event))))));
+    patch(root, list.map((e) => h("tr", null, h("td", { class: "num" }, `${e.partition}/${e.offset}`), h("td", { class: "when", title: e.time }, `${clockOf(e.time, "UTC")} UTC`), h("td", null, h("code", null, cell(e.event))))));
   });
 }
 

@@ -369,14 +369,16 @@ class ViewPanel extends Panel {
       else if (e.status === "corrected") corrected++;
     }
     const parts = [];
+    if (w) parts.push(h("span", { title: "Nothing older than this is expected any more" }, `complete to ${time(w, this.tz)}`));
+    if (open && this.config.x && this.config.type !== "stat") parts.push(h("span", { class: "badge open", title: `${open.toLocaleString("en")} rows are provisional: their windows may still change` }, `${open.toLocaleString("en")} open`));
+    if (corrected) parts.push(h("button", { type: "button", class: "badge corrected", title: "Changed after they were final: show which" }, `${corrected.toLocaleString("en")} corrected`));
     if (this.more) {
       const all = this.total;
       const n = this.most.toLocaleString("en");
-      parts.push(h("span", { class: "of", title: "A range, a filter or a limit of its own chooses other rows" }, all ? `showing ${n} of ${all.toLocaleString("en")}` : `showing the first ${n}; there are more`));
+      parts.push(h("span", { class: "of", title: `The range has more rows: ${this.config.limit ? "the panel is made for so many" : "a shorter range or a filter chooses others"}` }, all ? `showing ${n} of ${all.toLocaleString("en")}` : `first ${n} of more`));
     }
-    if (w) parts.push(h("span", { title: "Nothing older than this is expected any more" }, `complete to ${time(w, this.tz)}`));
-    if (open && this.config.x && this.config.type !== "stat") parts.push(h("span", { class: "badge open", title: `${open} rows are provisional: their windows may still change` }, `${open} open`));
-    if (corrected) parts.push(h("button", { type: "button", class: "badge corrected", title: "Changed after they were final: show which" }, `${corrected} corrected`));
+    const rest = this.chart?.columns.rest;
+    if (rest > 0) parts.push(h("span", { class: "of", title: "The largest; a filter or a view with fewer groups shows others" }, `showing ${this.chart.names.length} of ${(this.chart.names.length + rest).toLocaleString("en")} lines`));
     const c = this.board.about(this.config.view)?.counts;
     const late = c ? c.late_corrected + c.late_dropped + (c.late_partial ?? 0) : 0;
     if (late) parts.push(h("button", { type: "button", class: "plain late", title: `Since the view was made ${late.toLocaleString("en")} events came late: ${c.late_corrected.toLocaleString("en")} corrected a row, ${c.late_dropped.toLocaleString("en")} were refused` }, `${late.toLocaleString("en")} late`));

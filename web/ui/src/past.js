@@ -33,6 +33,18 @@ export async function past(name, { from, to }, filters, most) {
   return { events, missing, all: rows.length ? Number(rows[0]._all) : 0 };
 }
 
+// recent gives the newest events of a stream, however old they are; of what is no stream there are none.
+export async function recent(name, most) {
+  const { partitions } = await get(`/v1/streams/${name}`);
+  const lists = await Promise.all(
+    partitions.map(({ partition, first_offset: first, next_offset: next }) => get(`/v1/streams/${name}/partitions/${partition}/events`, { offset: Math.max(Number(first), Number(next) - most), limit: most })),
+  );
+  return lists
+    .flatMap((l) => l.events)
+    .sort((a, b) => (a.append_time < b.append_time ? -1 : 1))
+    .slice(-most);
+}
+
 // about finds out what a name stands for, and its columns.
 async function about(name) {
   try {
