@@ -300,9 +300,6 @@ func decimalFloat(x row.Int128, scale int) float64 {
 	return whole.Float64() + part.Float64()/power
 }
 
-// DecimalFloat returns an unscaled DECIMAL value as the double that a cast gives.
-func DecimalFloat(x row.Int128, scale uint8) float64 { return decimalFloat(x, int(scale)) }
-
 // castNested casts the elements of a list, and the members of a struct by name.
 func castNested(from, to row.Type) kernel {
 	var parts []kernel

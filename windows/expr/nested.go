@@ -379,16 +379,19 @@ func bindSlice(name string, args []*Expr) (*Expr, error) {
 	}, append([]*Expr{a}, ends...)...), nil
 }
 
-// bindConcatLists joins lists; NULL counts as an empty one.
-func bindConcatLists(name string, args []*Expr) (*Expr, error) {
-	if len(args) != 2 {
-		return nil, mismatch(name, args)
-	}
+// twoLists casts two lists to one type.
+func twoLists(name string, args []*Expr) (row.Type, []*Expr, error) {
 	t, ok := unifyExprs(args)
-	if !ok || t.Kind != row.List {
-		return nil, mismatch(name, args)
+	if len(args) != 2 || !ok || t.Kind != row.List {
+		return t, nil, mismatch(name, args)
 	}
 	cast, err := castAll(args, t)
+	return t, cast, err
+}
+
+// bindConcatLists joins lists; NULL counts as an empty one.
+func bindConcatLists(name string, args []*Expr) (*Expr, error) {
+	t, cast, err := twoLists(name, args)
 	if err != nil {
 		return nil, err
 	}
@@ -463,23 +466,30 @@ func bindListSum(name string, args []*Expr) (*Expr, error) {
 	}), args[0]), nil
 }
 
+// listAndElement casts a list and a value to types in which the value is compared with the elements. A
+// literal bends to the elements where it fits.
+func listAndElement(name string, list, x *Expr) (*Expr, *Expr, error) {
+	elem, ok := unify2(*list.Type.Elem, x.Type)
+	if x.isStringLiteral() || x.isIntegerLiteral() && list.Type.Elem.IsInteger() && x.fits(*list.Type.Elem) {
+		elem, ok = *list.Type.Elem, true
+	}
+	if !ok {
+		return nil, nil, mismatch(name, []*Expr{list, x})
+	}
+	list, err := implicit(list, row.ListOf(elem))
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err = implicit(x, elem)
+	return list, x, err
+}
+
 // bindFind binds list_contains and list_position.
 func bindFind(name string, args []*Expr) (*Expr, error) {
 	if len(args) != 2 || args[0].Type.Kind != row.List {
 		return nil, mismatch(name, args)
 	}
-	elem, ok := unify2(*args[0].Type.Elem, args[1].Type)
-	if args[1].isStringLiteral() || args[1].isIntegerLiteral() && args[0].Type.Elem.IsInteger() && args[1].fits(*args[0].Type.Elem) {
-		elem, ok = *args[0].Type.Elem, true
-	}
-	if !ok {
-		return nil, mismatch(name, args)
-	}
-	a, err := implicit(args[0], row.ListOf(elem))
-	if err != nil {
-		return nil, err
-	}
-	x, err := implicit(args[1], elem)
+	a, x, err := listAndElement(name, args[0], args[1])
 	if err != nil {
 		return nil, err
 	}
@@ -513,18 +523,7 @@ func bindAny(name string, args []*Expr) (*Expr, error) {
 	if len(args) != 2 || args[1].Type.Kind != row.List {
 		return nil, mismatch(name, args)
 	}
-	elem := *args[1].Type.Elem
-	if !args[0].isStringLiteral() && !(args[0].isIntegerLiteral() && elem.IsInteger() && args[0].fits(elem)) {
-		var ok bool
-		if elem, ok = unify2(elem, args[0].Type); !ok {
-			return nil, mismatch(name, args)
-		}
-	}
-	x, err := implicit(args[0], elem)
-	if err != nil {
-		return nil, err
-	}
-	list, err := implicit(args[1], row.ListOf(elem))
+	list, x, err := listAndElement(name, args[1], args[0])
 	if err != nil {
 		return nil, err
 	}
@@ -589,14 +588,7 @@ func bindAppend(name string, args []*Expr) (*Expr, error) {
 
 // bindHasAny binds list_has_any and list_has_all.
 func bindHasAny(name string, args []*Expr) (*Expr, error) {
-	if len(args) != 2 {
-		return nil, mismatch(name, args)
-	}
-	t, ok := unifyExprs(args)
-	if !ok || t.Kind != row.List {
-		return nil, mismatch(name, args)
-	}
-	cast, err := castAll(args, t)
+	_, cast, err := twoLists(name, args)
 	if err != nil {
 		return nil, err
 	}

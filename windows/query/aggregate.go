@@ -435,4 +435,4 @@ func each(e sqlExpr, visit func(sqlExpr) bool) {
 }
 
 // isAggregate reports whether a function of this name is an aggregate of DuckDB's.
-func isAggregate(name string) bool { return aggregates[name] || agg.Known(name) }
+func isAggregate(name string) bool { return agg.Known(name) || absentAggregates[name] }

@@ -71,6 +71,10 @@ func (b *binder) value(e sqlExpr, s *scope) *expr.Expr {
 		refuse(unsupported(e.at, "* can only stand alone in a SELECT list"))
 	case *subqueryExpr:
 		what := map[string]string{"EXISTS": "EXISTS (SELECT …)", "NOT_EXISTS": "EXISTS (SELECT …)", "ANY": "IN (SELECT …)"}[e.kind]
+		if s, ok := e.query.(*selectQuery); ok && e.kind == "ANY" && unnested(s) != nil {
+			refuse(unsupported(e.at, "ANY with another comparison than = isn't supported in a view").
+				WithHint("write len(list_filter(list, x -> …)) > 0"))
+		}
 		if what == "" {
 			what = "a subquery as a value"
 		}

@@ -6,13 +6,10 @@ import (
 	"tidemark/storage/problem"
 )
 
-// aggregates are DuckDB's aggregate functions, so that one we don't have is called by what it is.
-var aggregates = words("any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_min " +
-	"arg_min_null argmax argmin array_agg avg bit_and bit_or bit_xor bitstring_agg bool_and bool_or corr count count_star " +
-	"covar_pop covar_samp entropy favg first fsum group_concat histogram histogram_exact kahan_sum kurtosis kurtosis_pop " +
-	"last list listagg mad max max_by mean median min min_by mode product quantile quantile_cont quantile_disc regr_avgx " +
-	"regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy reservoir_quantile sem skewness " +
-	"stddev stddev_pop stddev_samp string_agg sum sum_no_overflow sumkahan var_pop var_samp variance")
+// absentAggregates are the aggregates of DuckDB that agg does not have, so that one is called by what
+// it is.
+var absentAggregates = words("approx_top_k bitstring_agg favg histogram_exact kurtosis kurtosis_pop mad product regr_avgx regr_avgy " +
+	"regr_count regr_r2 regr_sxx regr_sxy regr_syy reservoir_quantile skewness sum_no_overflow")
 
 // clocks are the functions and words that read a clock, and what to write in their place.
 var clocks = words("now current_timestamp current_date current_time localtime localtimestamp today " +
