@@ -7,7 +7,8 @@ import (
 
 // filter is a set of 128-bit hashes that answers "surely not in it" or "maybe": a chain of blocked
 // Bloom filters, each four times as large as the one before, so that it grows with what it holds.
-// About 12 bits a hash; a wrong "maybe" in less than one of a hundred.
+// 16 bits a hash: a part gives a wrong "maybe" about twice in a thousand, and each costs a look into
+// the store.
 type filter struct {
 	parts []bloom
 	added int
@@ -24,8 +25,8 @@ type block [8]uint64
 const (
 	firstRoom     = 1 << 10
 	largestRoom   = 1 << 22
-	bitsPerHash   = 12
-	probesPerHash = 6
+	bitsPerHash   = 16
+	probesPerHash = 7 // of 9 bits each, from 64
 )
 
 func (f *filter) add(hash [16]byte) {

@@ -144,7 +144,7 @@ func TestFilterNeverForgets(t *testing.T) {
 			wrong++
 		}
 	}
-	if wrong > n/50 {
+	if wrong > n/100 {
 		t.Errorf("%d of %d wrong maybes", wrong, n)
 	}
 }
