@@ -162,6 +162,47 @@ func TestRequestsGatherWhileAnFsyncRuns(t *testing.T) {
 	}
 }
 
+// TestMuchIsCommittedWhileAnFsyncRuns: much that waits is made a commit without waiting for the fsync.
+func TestMuchIsCommittedWhileAnFsyncRuns(t *testing.T) {
+	t.Parallel()
+	g := &gate{FS: vfs.NewMem()}
+	l := openWith(t, g, pebblelog.Options{})
+	declare(t, l, 1)
+	g.mu.Lock()
+	send := func(bytes int) error {
+		r := logtest.Request(1, logtest.Event{})
+		r.NoSync = true                                       // answered when its commit is made
+		r.RawData = append(r.RawData, make([]byte, bytes)...) // hardly anything once it is compressed
+		r.RawEnds[0] = uint32(len(r.RawData))
+		_, err := l.Append(t.Context(), []*stream.Events{r})
+		return err
+	}
+	if err := send(0); err != nil { // its fsync runs from here on
+		t.Fatal(err)
+	}
+	const requests = 20
+	results := make(chan error, requests)
+	for range requests {
+		go func() { results <- send(20 << 10) }()
+	}
+	rest := requests
+	select {
+	case err := <-results:
+		rest--
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("400 kB wait for an fsync")
+	}
+	g.mu.Unlock()
+	for range rest {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestNothingIsSeenBeforeItsFsync: the store shows a commit before its fsync; readers must not (I3).
 func TestNothingIsSeenBeforeItsFsync(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@
 // as one atomic write of the store. While the syncer waits for the fsync the next requests gather:
 // no timer, and each fsync is for all that came during the one before. The fsync done, the
 // sequencer makes the next commit, and the syncer shows this one to readers and answers its requests.
+// Only where much waits already is the next commit made beside the fsync; at most two are in flight.
 //
 // Timers are looked at by the sequencer too, so that a partition is declared idle in the log's
 // order: never in the same instant in which an event of it is taken.

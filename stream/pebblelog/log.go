@@ -31,8 +31,8 @@ type Log struct {
 	broken atomic.Pointer[error]
 	// checks asks the sequencer to look at the timers and is answered by closing the channel.
 	checks chan chan struct{}
-	// inFlight hands commits from the sequencer to the syncer. It has no room: beside the commit that
-	// waits for its fsync there is at most one of the timers.
+	// inFlight hands commits from the sequencer to the syncer. It has no room: at most one commit
+	// waits for its fsync while the next one is being made.
 	inFlight chan *commit
 	ended    sync.WaitGroup
 	closing  sync.Once

@@ -36,6 +36,7 @@ func (c *call) answer(err error) {
 type queue struct {
 	maxBytes, maxCalls int
 	wake               chan struct{} // has room for one: something waits, or the queue is closed
+	plenty             chan struct{} // has room for one: enoughForCommit waits
 
 	mu struct {
 		sync.Mutex
@@ -46,8 +47,11 @@ type queue struct {
 	}
 }
 
+// enoughForCommit is about how many bytes are worth a commit of their own, while another one syncs.
+const enoughForCommit = 256 << 10
+
 func newQueue(maxBytes, maxCalls int) *queue {
-	return &queue{maxBytes: maxBytes, maxCalls: maxCalls, wake: make(chan struct{}, 1)}
+	return &queue{maxBytes: maxBytes, maxCalls: maxCalls, wake: make(chan struct{}, 1), plenty: make(chan struct{}, 1)}
 }
 
 func (q *queue) put(c *call) error {
@@ -61,7 +65,10 @@ func (q *queue) put(c *call) error {
 	}
 	q.mu.calls = append(q.mu.calls, c)
 	q.mu.bytes += c.bytes
-	q.signal()
+	signal(q.wake)
+	if q.mu.bytes >= enoughForCommit && q.mu.bytes-c.bytes < enoughForCommit {
+		signal(q.plenty)
+	}
 	return nil
 }
 
@@ -85,9 +92,9 @@ func (l *Log) Busy(bytes int) error {
 	return l.queue.fullLocked(bytes)
 }
 
-func (q *queue) signal() {
+func signal(ch chan<- struct{}) {
 	select {
-	case q.wake <- struct{}{}:
+	case ch <- struct{}{}:
 	default:
 	}
 }
@@ -127,7 +134,7 @@ func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.closed = true
-	q.signal()
+	signal(q.wake)
 }
 
 func (q *queue) gauges() (calls, bytes int, refused int64) {

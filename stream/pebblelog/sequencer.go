@@ -50,11 +50,15 @@ func (q *sequencer) run() {
 
 // gather waits until the fsync of the commit before is over, so that all calls that come meanwhile
 // share the next one: made at once it would hold the first of them, and the others would have to
-// wait for its fsync too.
+// wait for its fsync too. Where much waits already the next one is made beside the fsync.
 func (q *sequencer) gather() {
-	if q.syncing != nil {
-		<-q.syncing
+	if q.syncing == nil {
+		return
+	}
+	select {
+	case <-q.syncing:
 		q.syncing = nil
+	case <-q.l.queue.plenty:
 	}
 }
 
@@ -65,7 +69,7 @@ func (q *sequencer) serve() (over bool) {
 	if len(calls) == 0 {
 		return over
 	}
-	q.l.queue.signal() // there may be more
+	signal(q.l.queue.wake) // there may be more
 	if err := q.l.broken.Load(); err != nil {
 		for _, c := range calls {
 			c.answer(*err)
