@@ -34,9 +34,11 @@ func (a *App) trace(c *fiber.Ctx) (err error) {
 		if r := recover(); r != nil {
 			err = a.fail(c, fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
 		}
-		a.opts.Logger.LogAttrs(c.Context(), slog.LevelDebug, "request",
-			slog.String("request", id), slog.String("method", c.Method()), slog.String("route", c.Route().Path),
-			slog.Int("status", c.Response().StatusCode()), slog.Duration("took", time.Since(started)))
+		if a.opts.Logger.Enabled(c.Context(), slog.LevelDebug) {
+			a.opts.Logger.LogAttrs(c.Context(), slog.LevelDebug, "request",
+				slog.String("request", id), slog.String("method", c.Method()), slog.String("route", c.Route().Path),
+				slog.Int("status", c.Response().StatusCode()), slog.Duration("took", time.Since(started)))
+		}
 	}()
 	if err = c.Next(); err != nil {
 		err = a.fail(c, err)
@@ -44,15 +46,23 @@ func (a *App) trace(c *fiber.Ctx) (err error) {
 	return err
 }
 
+// safeHeaders are those that every answer has, names in the spelling that HTTP/1 prefers.
+var safeHeaders = [][2][]byte{
+	{[]byte("X-Content-Type-Options"), []byte("nosniff")},
+	{[]byte("X-Frame-Options"), []byte("DENY")},
+	{[]byte("Referrer-Policy"), []byte("same-origin")},
+	{[]byte("Cross-Origin-Resource-Policy"), []byte("same-origin")},
+	{[]byte("Cross-Origin-Opener-Policy"), []byte("same-origin")},
+	{[]byte("Content-Security-Policy"), []byte("default-src 'none'; frame-ancestors 'none'")},
+}
+
 // safe sets the headers that every answer has. A page sets its own Content-Security-Policy.
 func safe(c *fiber.Ctx, id string) {
-	c.Set("X-Request-Id", id)
-	c.Set("X-Content-Type-Options", "nosniff")
-	c.Set("X-Frame-Options", "DENY")
-	c.Set("Referrer-Policy", "same-origin")
-	c.Set("Cross-Origin-Resource-Policy", "same-origin")
-	c.Set("Cross-Origin-Opener-Policy", "same-origin")
-	c.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h := &c.Response().Header
+	h.Set("X-Request-Id", id)
+	for _, kv := range safeHeaders {
+		h.SetCanonical(kv[0], kv[1])
+	}
 }
 
 // fail is the one place where errors become answers.

@@ -51,6 +51,9 @@ func (a *api) post(c *fiber.Ctx, name string) error {
 
 // parameters reads what stands in the address.
 func (a *api) parameters(c *fiber.Ctx, r *ingest.Request) (err error) {
+	if len(c.Context().URI().QueryString()) == 0 {
+		return nil // as most are
+	}
 	if err := allow(c, "strict", "partition", "ack", "key"); err != nil {
 		return err
 	}

@@ -94,8 +94,7 @@ func (s *state) who(h *fasthttp.RequestHeader) found {
 	if !sent {
 		if f.key == nil {
 			f.none = true
-			f.err = problem.New(401, "no_key", "the request has no key").
-				WithHint("send Authorization: Bearer tdm_…; an administrator makes keys with: tidemark key create")
+			f.err = errNoKey
 		}
 		return f
 	}
@@ -105,6 +104,10 @@ func (s *state) who(h *fasthttp.RequestHeader) found {
 	}
 	return found{key: one}
 }
+
+// errNoKey is one for all, and never changed: while authentication is off every request finds it.
+var errNoKey = problem.New(401, "no_key", "the request has no key").
+	WithHint("send Authorization: Bearer tdm_…; an administrator makes keys with: tidemark key create")
 
 // badKey is the answer to every key that is none (I2). It does not repeat what was sent.
 func badKey() error {
