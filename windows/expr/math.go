@@ -71,6 +71,8 @@ func (t table) mathematics() {
 	double("sinh", math.Sinh)
 	double("cosh", math.Cosh)
 	double("tanh", math.Tanh)
+	double("asinh", math.Asinh)
+	double("acosh", math.Acosh)
 	checked("gamma", func(x float64) (float64, *Failure) {
 		if x == 0 {
 			return 0, outOfRange("cannot take gamma of zero")
@@ -93,6 +95,7 @@ func (t table) mathematics() {
 	}
 	unit("asin", asin)
 	unit("acos", acos)
+	unit("atanh", math.Atanh)
 	double2 := func(names string, f func(a, b float64) float64) {
 		for _, n := range strings.Fields(names) {
 			t.define(n, on(tDouble, map2(f64, f64, f64, f), tDouble, tDouble))

@@ -75,6 +75,7 @@ func (t table) nested() {
 		copyValue(c.out, int(i), e, e.Len()-1)
 	})
 	t.binder(bindFlatten, "flatten")
+	t.binder(bindListAggregate, "list_aggregate", "list_aggr", "array_aggregate", "array_aggr", "aggregate")
 	t.binder(bindListSum, "list_sum", "list_avg")
 	t.binder(bindFind, "list_contains", "list_has", "array_contains", "array_has", "list_position", "list_indexof", "array_position", "array_indexof")
 	t.binder(bindAny, "= any")
@@ -416,6 +417,25 @@ func bindFlatten(name string, args []*Expr) (*Expr, error) {
 	return newCall(*args[0].Type.Elem, callText(name, args), eachList(func(c *call, i int32, e *row.Vector) {
 		c.out.Str[i] = strings.Join(e.Str, "")
 	}), args[0]), nil
+}
+
+// bindListAggregate binds list_aggregate(list, 'sum'), which is list_sum(list).
+func bindListAggregate(name string, args []*Expr) (*Expr, error) {
+	if len(args) != 2 || args[0].Type.Kind != row.List {
+		return nil, mismatch(name, args)
+	}
+	if !args[1].IsConst() || args[1].isNull() || args[1].Type.Kind != row.Varchar {
+		return nil, &Mismatch{Name: name, Reason: name + " needs the name of the aggregate as a constant text"}
+	}
+	switch which := strings.ToLower(args[1].value.Str[0]); which {
+	case "sum", "avg", "min", "max", "count", "first", "last":
+		e, err := Call("list_"+which, args[:1])
+		if err == nil {
+			e.Text = callText(name, args)
+		}
+		return e, err
+	}
+	return nil, &Mismatch{Name: name, Reason: name + " takes sum, avg, min, max, count, first and last, and not " + args[1].Text}
 }
 
 // bindListSum binds list_sum, whose type is that of sum, and list_avg.
