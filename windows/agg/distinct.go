@@ -21,7 +21,7 @@ func newCountDistinct(s Spec) (*Func, error) {
 	}
 	n := len(s.Args)
 	if !s.Retract {
-		f.column = func() Column { return newTextSets(n) }
+		f.column, f.shared = func() Column { return newTextSets(n) }, func() SharedColumn { return newSharedTextSets(n) }
 		return f, nil
 	}
 	f.column = func() Column {

@@ -81,6 +81,8 @@ func spillViews() []string {
 		"SELECT count(DISTINCT v) AS n, count(DISTINCT k) FILTER (v > 0) AS keys, list(v) AS every FROM s",
 		"SELECT k, count(DISTINCT v) AS n, count(DISTINCT v) FILTER (v > 0) AS above, count(DISTINCT v) FILTER (k = 'a') AS of_a, count(DISTINCT ts) AS times FROM hop(s, ts, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY k, window_end",
 		"SELECT window_start, k, count(DISTINCT v) AS n, count(DISTINCT v) FILTER (v > 0) AS above FROM session(s, ts, INTERVAL '20 seconds', k) GROUP BY ALL",
+		"SELECT window_start, count(DISTINCT k) AS n, count(DISTINCT k) FILTER (v > 0) AS above, count(DISTINCT k) FILTER (v > 2) AS more FROM tumble(s, ts, INTERVAL '1 minute') GROUP BY ALL",
+		"SELECT v, count(DISTINCT ts) AS n, count(DISTINCT k) FILTER (v > 0) AS above, count(DISTINCT k) AS keys FROM s GROUP BY v",
 		"SELECT window_start, k, count(DISTINCT v) AS n, mode(v) AS most FROM tumble(s, ts, INTERVAL '1 minute') GROUP BY ALL",
 		"SELECT window_start, k, count(DISTINCT v) AS n, string_agg(v::VARCHAR, ' ') AS every FROM hop(s, ts, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY ALL",
 		"SELECT window_start, k, count(DISTINCT v) AS n, list(v) AS every FROM session(s, ts, INTERVAL '20 seconds', k) GROUP BY ALL",
