@@ -132,6 +132,10 @@ func (b *binder) column(c *columnRef, s *scope) *expr.Expr {
 		if inner, e := s.alias(c); e != nil {
 			return b.value(e, inner)
 		}
+		if _, e := s.alias(&columnRef{c.exprHead, c.names[:1]}); e != nil {
+			refuse(problem.New(422, "unknown_column", "there is no column %s", c.String()).At(c.at).
+				WithHint("%s is a name of the SELECT list: write (%s).%s", c.names[0], c.names[0], strings.Join(c.names[1:], ".")))
+		}
 		if s.groups != nil {
 			refuse(s.groups.in.unknownColumn(c))
 		}
