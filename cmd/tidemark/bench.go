@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -11,8 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/valyala/fasthttp"
 
 	"tidemark/storage/kv"
 )
@@ -82,12 +81,22 @@ func (c *benchIngestCmd) Run(ctx context.Context) error {
 		}
 		return cpu
 	}
-	before, besideBefore := srv.cpu(), beside()
+	syncsBefore, err := readFsyncs(ctx, srv.client())
+	if err != nil {
+		return err
+	}
+	keepOffServer()
+	before, besideBefore, ownBefore := srv.cpu(), beside(), cpuOf(os.Getpid())
 	served, err := c.load(ctx, srv.addr, bodies)
 	if err != nil {
 		return err
 	}
-	cpu, besideCPU := srv.cpu()-before, beside()-besideBefore
+	cpu, besideCPU, own := srv.cpu()-before, beside()-besideBefore, cpuOf(os.Getpid())-ownBefore
+	syncs, err := readFsyncs(ctx, srv.client())
+	if err != nil {
+		return err
+	}
+	syncs = syncs.since(syncsBefore)
 	rows := metric(ctx, srv.client(), "tidemark_history_rows_total")
 	srv.stop()
 
@@ -100,6 +109,8 @@ func (c *benchIngestCmd) Run(ctx context.Context) error {
 	served.print("HTTP, NDJSON, 200 after fsync", c.Events, cpu.Seconds()/events*1e6)
 	limit.print("bare store, synced batches", c.Events, 0)
 	fmt.Printf("ratio %.2f (aim: 0.5 or more)\n", served.rate()/limit.rate())
+	fmt.Printf("the server's fsyncs: %.0f events each, p50 %s, p99 %s; this load generator: %.2f CPU s per million events\n",
+		events/max(syncs.total(), 1), syncs.quantile(0.5).Round(10*time.Microsecond), syncs.quantile(0.99).Round(10*time.Microsecond), own.Seconds()/events*1e6)
 	fmt.Printf("history's process, on the same core: %.0f %% of the events loaded by the end, %.2f CPU s per million rows\n",
 		100*rows/events, besideCPU.Seconds()/max(rows, 1)*1e6)
 	return nil
@@ -128,10 +139,14 @@ const idPrefix = `{"id":"`
 
 // stamp writes a request number into every id of a body.
 func stamp(body []byte, number int64) {
-	digits := fmt.Appendf(nil, "%016d", number)
+	digits := []byte("0000000000000000")
+	for at := len(digits) - 1; number > 0; at-- {
+		digits[at] = byte('0' + number%10)
+		number /= 10
+	}
 	for at := 0; at < len(body); {
 		copy(body[at+len(idPrefix):], digits)
-		at += slices.Index(body[at:], '\n') + 1
+		at += bytes.IndexByte(body[at:], '\n') + 1
 	}
 }
 
@@ -200,8 +215,15 @@ func (c *benchIngestCmd) run(work func(worker int, number int64) (int, error)) (
 }
 
 func (c *benchIngestCmd) load(ctx context.Context, addr string, bodies [][]byte) (measured, error) {
-	cl := &fasthttp.HostClient{Addr: addr, MaxConns: c.Connections}
-	copies := make([][]byte, c.Connections)
+	sockets, copies := make([]*socket, c.Connections), make([][]byte, c.Connections)
+	for i := range sockets {
+		s, err := dialSocket(addr, "/v1/streams/bids/events", "application/x-ndjson")
+		if err != nil {
+			return measured{}, err
+		}
+		defer s.close()
+		sockets[i] = s
+	}
 	return c.run(func(worker int, number int64) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
@@ -209,20 +231,7 @@ func (c *benchIngestCmd) load(ctx context.Context, addr string, bodies [][]byte)
 		body := append(copies[worker][:0], bodies[number%rendered]...)
 		copies[worker] = body
 		stamp(body, number)
-		req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
-		defer fasthttp.ReleaseRequest(req)
-		defer fasthttp.ReleaseResponse(resp)
-		req.SetRequestURI("http://" + addr + "/v1/streams/bids/events")
-		req.Header.SetMethod("POST")
-		req.Header.SetContentType("application/x-ndjson")
-		req.SetBodyRaw(body)
-		if err := cl.Do(req, resp); err != nil {
-			return 0, err
-		}
-		if resp.StatusCode() != 200 {
-			return 0, fmt.Errorf("the server answered %d: %.300s", resp.StatusCode(), resp.Body())
-		}
-		return len(body), nil
+		return len(body), sockets[worker].post(body)
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +26,14 @@ func cpuOf(pid int) time.Duration {
 		fmt.Sscan(fields[12], &system)
 	}
 	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 on Linux
+}
+
+// keepOffServer keeps this process, all its threads, off the core that a benchmark's server has,
+// where there are others and taskset exists.
+func keepOffServer() {
+	if taskset, err := exec.LookPath("taskset"); err == nil && runtime.NumCPU() > 1 {
+		_ = exec.Command(taskset, "-a", "-p", "-c", fmt.Sprintf("1-%d", runtime.NumCPU()-1), strconv.Itoa(os.Getpid())).Run()
+	}
 }
 
 // residentOf is what a process holds in memory, in bytes; 0 when it can't be read.
