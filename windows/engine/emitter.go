@@ -218,6 +218,7 @@ func (m *emitter) put(x int32, cols []*row.Vector, i int, f *frame) {
 		en.staged = true
 		m.touched = append(m.touched, x)
 	}
+	m.toSave(x) // what is staged is state too
 	en.next = -1
 	if cols != nil {
 		en.next = int32(m.stage.Len)
@@ -245,6 +246,7 @@ func (m *emitter) unlink(x int32) {
 
 // settle gives out the first final rows as the watermark goes from start to wm.
 func (m *emitter) settle(start, wm windows.Micros) {
+	m.fetchDue(wm)
 	for n := 0; n < len(m.touched); n++ {
 		x := m.touched[n]
 		en := m.fresh(x, wm)
@@ -253,13 +255,15 @@ func (m *emitter) settle(start, wm windows.Micros) {
 		}
 		switch {
 		case en.finalAt > wm:
-			en.opened = true
+			if !en.opened {
+				en.opened = true
+				m.toSave(x)
+			}
 		case en.next >= 0 && (en.finalAt > start || en.opened):
 			m.firstFinal(x, m.stage.Cols, int(en.next))
 			m.unstage(x)
 		}
 	}
-	m.fetchDue(wm)
 	m.time.eachDue(wm, func(at windows.Micros, xs []int32) {
 		for _, x := range xs {
 			en := m.fresh(x, wm)
@@ -294,6 +298,7 @@ func (m *emitter) restage(x int32) {
 	}
 	m.stage.Len++
 	m.touched = append(m.touched, x)
+	m.toSave(x)
 }
 
 // firstFinal gives out the first final row of a key. C3

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"unsafe"
 
 	"tidemark/windows"
@@ -88,11 +89,27 @@ func (m *emitter) sized(x int32, size int) {
 	en.size = int32(size)
 }
 
+// saved reports whether an entry is in the store as it is here, and waits for nothing but time. What is
+// staged of a view that gives out final rows only does, since nothing else is to be given out of it.
+func (m *emitter) saved(x int32) bool {
+	en := &m.entries[x]
+	return !en.changed && (!en.staged || m.e.cfg.EmitFinal)
+}
+
+// evicted takes what was staged of entries that have left off the list.
+func (m *emitter) evicted() {
+	m.touched = slices.DeleteFunc(m.touched, func(x int32) bool { return !m.entries[x].staged })
+	if len(m.touched) == 0 {
+		m.stage.Reset()
+	}
+	m.compact()
+}
+
 // evict is the clock of the entries that go for themselves.
 func (m *emitter) evict(excess int64) (freed int64) {
 	return turn(&m.hand, len(m.entries), excess, func(i int32) *bool { return &m.entries[i].used }, func(i int32) int64 {
 		en := &m.entries[i]
-		if !en.live || en.owner != nil || en.staged || en.changed || en.finalAt == windows.AtOnce || en.listed != listed(en.finalAt) {
+		if !en.live || en.owner != nil || !m.saved(i) || en.finalAt == windows.AtOnce || en.listed != listed(en.finalAt) {
 			return 0
 		}
 		was := m.memory()

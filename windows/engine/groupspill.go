@@ -51,6 +51,9 @@ func (a *aggregate) arrived(slot int32) {
 		if x, ok := a.e.emit.find([]byte(a.linkedTo)); ok {
 			a.groups[slot].entry = x
 			a.e.emit.entries[x].owner, a.e.emit.entries[x].slot = a, slot
+			if a.sess != nil && a.e.emit.entries[x].finalAt != a.marks.at[slot].finalAt {
+				a.refresh(slot) // its session has grown since the row was staged, and time goes by the entry
+			}
 		}
 	}
 }
@@ -138,8 +141,7 @@ func (a *aggregate) evictable(slot int32) bool {
 	case g.entry < 0:
 		return true
 	}
-	en := &a.e.emit.entries[g.entry]
-	return !en.staged && !en.changed && en.finalAt == k.finalAt
+	return a.e.emit.saved(g.entry) && (a.sess != nil || a.e.emit.entries[g.entry].finalAt == k.finalAt)
 }
 
 // evict is the clock of the groups.

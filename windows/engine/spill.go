@@ -54,10 +54,7 @@ type header struct {
 
 // saveHeader notes what a start must know of the state before it has loaded any of it.
 func (e *Engine) saveHeader(w *writes) {
-	waits := e.emit.pending()
-	for _, op := range e.ops {
-		waits = waits || !e.cfg.EmitFinal && op.pending()
-	}
+	waits, _ := e.Pending()
 	m := e.Memory()
 	dst := binary.AppendUvarint(nil, formatNumber)
 	dst = append(dst, bit(waits))
@@ -277,6 +274,7 @@ func (e *Engine) Evict(limit int64) {
 	for _, p := range e.spilling() {
 		excess -= p.evict(excess)
 	}
+	e.emit.evicted()
 }
 
 // rowsMemory is about what n rows with as many columns take, each with so many bytes beside them.

@@ -370,12 +370,6 @@ func (a *aggregate) loaded() error {
 func (m *emitter) save(w *writes) {
 	m.cold.unlist(w, m.gone, m.stateKey)
 	m.gone = m.gone[:0]
-	for _, x := range m.touched { // what is staged is state too
-		if en := &m.entries[x]; en.staged && !en.changed {
-			en.changed = true
-			m.changed = append(m.changed, x)
-		}
-	}
 	for _, x := range m.changed {
 		en := &m.entries[x]
 		if !en.changed {
