@@ -39,6 +39,9 @@
 // rest stays in memory (TestSessionsAndSlidesOverManyKeysStayUnderTheirLimit). One key is in memory or
 // away as a whole, and what changed since the last Take is in memory.
 //
+// Sets and multisets that are large are saved by what changed in them, in pieces: K6 in pieces.go. What
+// an epoch writes follows from what changed, however much there is.
+//
 // # One entry
 //
 //	compute   everything that follows from one event alone, in all branches; an event that fails
