@@ -139,14 +139,14 @@ export function suggestions(view, columns) {
   const title = y.length ? `${y[0].replaceAll("_", " ")}${words.length ? ` by ${words[0]}` : ""}` : view.replaceAll("_", " ");
   const list = [];
   const sums = measures[0]?.merge;
-  if (time && y.length) list.push({ type: "timeseries", title, view, x: time, y, ...(words.length ? { series: words[0] } : {}) });
-  if (y.length && (!words.length || sums)) list.push({ type: "stat", title: y[0].replaceAll("_", " "), view, y, ...(time ? { x: time } : {}) });
-  if (words.length && y.length) list.push({ type: "toplist", title, view, y, series: words[0], limit: 10, ...(time ? { x: time } : {}) });
-  list.push({ type: "table", title: view.replaceAll("_", " "), view, limit: 50, ...(time ? { x: time, order: `${time} DESC` } : {}) });
+  if (time && y.length) list.push({ type: "timeseries", title: `${title}, over time`, view, x: time, y, ...(words.length ? { series: words[0] } : {}) });
+  if (y.length && (!words.length || sums)) list.push({ type: "stat", title: `${y[0].replaceAll("_", " ")}${time ? ", newest window" : ""}`, view, y, ...(time ? { x: time } : {}) });
+  if (words.length && y.length) list.push({ type: "toplist", title: `${title}, ${time && sums !== "sum" ? "newest" : "largest"}`, view, y, series: words[0], limit: 10, ...(time ? { x: time } : {}) });
+  list.push({ type: "table", title: `Rows of ${view}`, view, limit: 50, ...(time ? { x: time, order: `${time} DESC` } : {}) });
   return list;
 }
 
-const sizes = { stat: [3, 2], timeseries: [8, 4], toplist: [4, 4], table: [6, 4] };
+const sizes = { stat: [3, 2], timeseries: [8, 4], toplist: [4, 4], table: [12, 4] };
 
 // choice is the form that puts a view on a dashboard: one that is there, or a new one.
 function choice(view, columns, dashboards) {

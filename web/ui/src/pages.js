@@ -161,6 +161,7 @@ export function guidePage() {
       if (!found) return;
       clearInterval(timer);
       line.dataset.heard = "true";
+      line.parentElement.querySelector("p").textContent = "It has arrived. More of them go the same way:";
       const one = await (await fetch(`/v1/streams/${found.name}`)).json();
       const columns = (one.columns ?? []).map((c) => c.name).join(", ");
       line.replaceChildren(

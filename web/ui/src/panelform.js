@@ -92,7 +92,11 @@ export async function panelForm(p, doc, board, live, done) {
         list.push(field(type === "table" || type === "toplist" || type === "stat" ? "time" : "across", select("x", columns.filter((c) => !c.measure || c.type === "TIMESTAMP").map((c) => c.name), "none")));
         if (type !== "stat" && type !== "histogram") list.push(field("by", select("series", dims.filter((n) => n !== made.x), "nothing")));
         if (type === "timeseries" || type === "bar") list.push(field("drawn as", select("style", type === "bar" ? ["stacked"] : STYLES, type === "bar" ? "side by side" : "default")));
-        list.push(field("only where", input("where", "text", { placeholder: "country <> 'XX'", spellcheck: "false" })), field("order", input("order", "text", { placeholder: "revenue DESC", spellcheck: "false" })), field("limit", input("limit", "number", { min: 0 })), field("unit", input("unit", "text", { placeholder: "EUR, ms, %" })), field("own range", input("range", "text", { placeholder: "the dashboard’s" })));
+        list.push(field("only where", input("where", "text", { placeholder: "country <> 'XX'", spellcheck: "false" })));
+        if (!["timeseries", "toplist", "stat"].includes(type) || made.order) list.push(field("order", input("order", "text", { placeholder: "revenue DESC", spellcheck: "false" })));
+        const most = { timeseries: "lines at most", toplist: "lines at most", table: "rows at most" }[type];
+        if (most || made.limit) list.push(field(most ?? "limit", input("limit", "number", { min: 0, placeholder: { timeseries: "8", toplist: "10", table: "200" }[type] ?? "" })));
+        list.push(field("unit", input("unit", "text", { placeholder: "EUR, ms, %" })), field("own range", input("range", "text", { placeholder: "the dashboard’s" })));
         if (type === "stat" || type === "timeseries") list.push(field("compare", select("compare", ["previous"], "with nothing")));
       }
     }

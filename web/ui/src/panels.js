@@ -375,7 +375,7 @@ class ViewPanel extends Panel {
     if (this.more) {
       const all = this.total;
       const n = this.most.toLocaleString("en");
-      parts.push(h("span", { class: "of", title: `The range has more rows: ${this.config.limit ? "the panel is made for so many" : "a shorter range or a filter chooses others"}` }, all ? `showing ${n} of ${all.toLocaleString("en")}` : `first ${n} of more`));
+      parts.push(h("span", { class: "of", title: `The range has more rows: ${this.config.limit ? "the panel is made for so many" : "a shorter range or a filter chooses others"}` }, all ? `showing ${n} of ${all.toLocaleString("en")}` : this.config.limit ? `the first ${n}` : `the first ${n}; there are more`));
     }
     const rest = this.chart?.columns.rest;
     if (rest > 0) parts.push(h("span", { class: "of", title: "The largest; a filter or a view with fewer groups shows others" }, `showing ${this.chart.names.length} of ${(this.chart.names.length + rest).toLocaleString("en")} lines`));
