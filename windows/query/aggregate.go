@@ -211,15 +211,21 @@ func firstOf(list []sqlExpr) sqlExpr {
 	return list[0]
 }
 
-// groupAll is GROUP BY ALL: every item that holds no aggregate, constants aside.
+// groupAll is GROUP BY ALL: every item that holds no aggregate, also not by a name of the list,
+// constants aside.
 func (b *binder) groupAll(items []item, from *relation) []sqlExpr {
 	var out []sqlExpr
+	summed := map[string]bool{} // the names of items that hold an aggregate
 	for i, it := range items {
 		if findOver(it.expr) != nil {
 			continue // computed from the groups
 		}
-		if hasAggregate(it.expr) {
-			if at, mixed := looseColumn(it.expr); mixed {
+		direct := hasAggregate(it.expr)
+		if direct || namesOne(it.expr, from, summed) {
+			if alias := it.expr.head().alias; alias != "" {
+				summed[strings.ToLower(alias)] = true
+			}
+			if at, mixed := looseColumn(it.expr, from); direct && mixed {
 				refuse(problem.New(422, "not_grouped", "GROUP BY ALL can't tell what to group %s by: it mixes a column with an aggregate", clip(textOf(it.expr))).
 					At(at).WithHint("write the columns in GROUP BY"))
 			}
@@ -230,6 +236,18 @@ func (b *binder) groupAll(items []item, from *relation) []sqlExpr {
 		}
 	}
 	return out
+}
+
+// namesOne reports whether an expression names an item that is one of these, and no column.
+func namesOne(e sqlExpr, from *relation, names map[string]bool) (found bool) {
+	each(e, func(e sqlExpr) bool {
+		if c, ok := e.(*columnRef); ok && len(c.names) == 1 && names[strings.ToLower(c.names[0])] {
+			_, _, column := from.resolve(c)
+			found = found || !column
+		}
+		return !found
+	})
+	return found
 }
 
 // reads reports whether an expression names a column.
@@ -245,8 +263,9 @@ func (s *scope) reads(e sqlExpr) bool {
 	return found
 }
 
-// looseColumn finds a column that stands outside of every aggregate.
-func looseColumn(e sqlExpr) (at int, ok bool) {
+// looseColumn finds a column that stands outside of every aggregate. What only the SELECT list names is
+// none: it is grouped by, or an aggregate, itself.
+func looseColumn(e sqlExpr, from *relation) (at int, ok bool) {
 	each(e, func(e sqlExpr) bool {
 		switch e := e.(type) {
 		case *call:
@@ -254,7 +273,9 @@ func looseColumn(e sqlExpr) (at int, ok bool) {
 				return false
 			}
 		case *columnRef:
-			at, ok = e.at, true
+			if _, _, column := from.resolve(e); column {
+				at, ok = e.at, true
+			}
 		}
 		return !ok
 	})

@@ -320,6 +320,10 @@ func isOver(o object) bool { return o["class"] == "WINDOW" }
 func (r *rewriter) spellGroups(q, from object, ctes []namedQuery) {
 	items, _ := q["select_list"].([]any)
 	groups, set := []any{}, []any{}
+	columns, summed := r.columns(from, ctes), []string{} // the names of items that hold an aggregate
+	names := func(list []string, name string) bool {
+		return slices.ContainsFunc(list, func(n string) bool { return strings.EqualFold(n, name) })
+	}
 	add := func(e any) {
 		o, _ := copied(e).(object)
 		o["alias"] = ""
@@ -331,10 +335,19 @@ func (r *rewriter) spellGroups(q, from object, ctes []namedQuery) {
 		class := func(names ...string) bool {
 			return contains(o, func(o object) bool { c, _ := o["class"].(string); return slices.Contains(names, c) })
 		}
-		aggregate := contains(o, func(o object) bool { return o["class"] == "FUNCTION" && isAggregate(functionName(o)) })
+		aggregate := contains(o, func(o object) bool {
+			if o["class"] == "COLUMN_REF" {
+				ref := texts(o["column_names"])
+				return len(ref) == 1 && names(summed, ref[0]) && !names(columns, ref[0])
+			}
+			return o["class"] == "FUNCTION" && isAggregate(functionName(o))
+		})
+		if alias, _ := o["alias"].(string); aggregate && alias != "" {
+			summed = append(summed, alias)
+		}
 		switch {
 		case o["class"] == "STAR":
-			for _, c := range columnNodes(r.columns(from, ctes)) {
+			for _, c := range columnNodes(columns) {
 				add(c)
 			}
 		case !aggregate && !class("WINDOW") && class("COLUMN_REF"):
