@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tidemark/storage/row"
 	"tidemark/stream"
@@ -20,13 +21,24 @@ type Epoch struct {
 	Changes *windows.Changes
 }
 
-// An entry of a change stream, version 1: the version; From's log, sequence and within (uvarints;
-// To's sequence and within are the key, its log is From's); the as_of as JSON behind its length; the
-// number of changes; for each one its op (1 for +, 0 for −) and status in one byte, its revision and
-// sequence (uvarints, the sequence as the difference to the one before, zigzag), its time (zigzag
-// varint) and its key behind the length; 1 when evidence follows: for each change the number of
-// places, then partition and offset of each; the rows as row.EncodeBatch writes them.
-const epochFormat = 1
+// An entry of a change stream, version 2: the version; From's log, sequence and within (uvarints; To's
+// sequence and within are the key, its log is From's); the as_of as JSON behind its length; the number
+// of changes; a byte, 1 when rows have times, plus 2 when evidence follows; then, each for all changes:
+// the op (1 for +, 0 for −) and, shifted, the status in a byte; the revision (uvarint); the sequence and,
+// if any, the time as the difference to the one before (zigzag varints); how many bytes of the key are
+// those of the one before, which is all of them in the + of an update, and the others behind their
+// number; the number of places of evidence, if any, then partition and offset of each; the rows as
+// row.EncodeBatch writes them.
+//
+// Version 1, which is read, has op, revision, sequence, time (as it is) and key of one change after the
+// other, and a byte that is 1 in front of evidence. Both frozen.
+const (
+	epochFormat    = 2
+	oldEpochFormat = 1
+
+	epochHasTimes    = 1
+	epochHasEvidence = 2
+)
 
 var errBadEpoch = errors.New("an entry of the change stream is damaged or of a newer version")
 
@@ -42,29 +54,50 @@ func encodeEpoch(dst []byte, e *Epoch) ([]byte, error) {
 	dst = binary.AppendUvarint(dst, uint64(e.From.Within))
 	dst = appendSized(dst, asOf)
 	dst = binary.AppendUvarint(dst, uint64(c.Len()))
-	before := int64(0)
+	flags := byte(0)
+	if slices.ContainsFunc(c.Times, func(at windows.Micros) bool { return at != windows.NoTime }) {
+		flags |= epochHasTimes
+	}
+	if c.Evidence != nil {
+		flags |= epochHasEvidence
+	}
+	dst = append(dst, flags)
 	for i := range c.Len() {
 		op := byte(c.Status[i]) << 1
 		if c.Ops[i] > 0 {
 			op |= 1
 		}
 		dst = append(dst, op)
-		dst = binary.AppendUvarint(dst, uint64(c.Revision[i]))
-		dst = binary.AppendVarint(dst, int64(c.Sequences[i])-before)
-		before = int64(c.Sequences[i])
-		dst = binary.AppendVarint(dst, timeAt(c, i))
-		dst = appendSized(dst, c.Keys[i])
 	}
-	if c.Evidence == nil {
-		dst = append(dst, 0)
-	} else {
-		dst = append(dst, 1)
-		for _, places := range c.Evidence {
-			dst = binary.AppendUvarint(dst, uint64(len(places)))
-			for _, p := range places {
-				dst = binary.AppendUvarint(dst, uint64(p.Partition))
-				dst = binary.AppendUvarint(dst, uint64(p.Offset))
-			}
+	for _, r := range c.Revision {
+		dst = binary.AppendUvarint(dst, uint64(r))
+	}
+	before := int64(0)
+	for _, at := range c.Sequences {
+		dst = binary.AppendVarint(dst, int64(at)-before)
+		before = int64(at)
+	}
+	if flags&epochHasTimes != 0 {
+		before = 0
+		for _, at := range c.Times {
+			dst = binary.AppendVarint(dst, at-before)
+			before = at
+		}
+	}
+	var last []byte
+	for _, key := range c.Keys {
+		shared := 0
+		for shared < min(len(key), len(last)) && key[shared] == last[shared] {
+			shared++
+		}
+		dst = binary.AppendUvarint(dst, uint64(shared))
+		dst, last = appendSized(dst, key[shared:]), key
+	}
+	for _, places := range c.Evidence {
+		dst = binary.AppendUvarint(dst, uint64(len(places)))
+		for _, p := range places {
+			dst = binary.AppendUvarint(dst, uint64(p.Partition))
+			dst = binary.AppendUvarint(dst, uint64(p.Offset))
 		}
 	}
 	return row.EncodeBatch(dst, e.Fields, c.Rows), nil
@@ -86,7 +119,8 @@ func appendSized(dst, b []byte) []byte {
 // decodeEpoch reads an entry that ends at a place in the log. It keeps no part of src.
 func decodeEpoch(src []byte, sequence stream.Sequence, within int32) (*Epoch, error) {
 	d := decoder{src: src}
-	if d.byte() != epochFormat {
+	format := d.byte()
+	if format != epochFormat && format != oldEpochFormat {
 		return nil, errBadEpoch
 	}
 	e := &Epoch{Changes: &windows.Changes{}}
@@ -98,17 +132,13 @@ func decodeEpoch(src []byte, sequence stream.Sequence, within int32) (*Epoch, er
 	c.Ops, c.Keys = make([]int8, n), make([][]byte, n)
 	c.Status, c.Revision = make([]windows.Status, n), make([]int32, n)
 	c.Sequences, c.Times = make([]stream.Sequence, n), make([]windows.Micros, n)
-	before := int64(0)
-	for i := range n {
-		op := d.byte()
-		c.Ops[i], c.Status[i] = 2*int8(op&1)-1, windows.Status(op>>1)
-		c.Revision[i] = int32(d.uvarint())
-		before += d.varint()
-		c.Sequences[i] = stream.Sequence(before)
-		c.Times[i] = d.varint()
-		c.Keys[i] = append([]byte{}, d.sized()...)
+	var evidence bool
+	if format == oldEpochFormat {
+		evidence = d.oneByOne(c)
+	} else {
+		evidence = d.oneForAll(c)
 	}
-	if d.byte() == 1 {
+	if evidence {
 		c.Evidence = make([][]stream.Place, n)
 		for i := range n {
 			for range d.count() {
@@ -130,6 +160,60 @@ func decodeEpoch(src []byte, sequence stream.Sequence, within int32) (*Epoch, er
 		return nil, errBadEpoch
 	}
 	return e, nil
+}
+
+func setOp(c *windows.Changes, i int, op byte) {
+	c.Ops[i], c.Status[i] = 2*int8(op&1)-1, windows.Status(op>>1)
+}
+
+// oneForAll reads what version 2 has of the changes, and whether evidence follows.
+func (d *decoder) oneForAll(c *windows.Changes) (evidence bool) {
+	flags := d.byte()
+	for i := range c.Ops {
+		setOp(c, i, d.byte())
+	}
+	for i := range c.Revision {
+		c.Revision[i] = int32(d.uvarint())
+	}
+	before := int64(0)
+	for i := range c.Sequences {
+		before += d.varint()
+		c.Sequences[i] = stream.Sequence(before)
+	}
+	before = 0
+	for i := range c.Times {
+		if flags&epochHasTimes == 0 {
+			c.Times[i] = windows.NoTime
+			continue
+		}
+		before += d.varint()
+		c.Times[i] = before
+	}
+	var last []byte
+	for i := range c.Keys {
+		shared, rest := d.uvarint(), d.sized()
+		if shared > uint64(len(last)) || flags&^(epochHasTimes|epochHasEvidence) != 0 {
+			d.bad = true
+			return false
+		}
+		c.Keys[i] = append(append(make([]byte, 0, int(shared)+len(rest)), last[:shared]...), rest...)
+		last = c.Keys[i]
+	}
+	return flags&epochHasEvidence != 0
+}
+
+// oneByOne is oneForAll of version 1.
+func (d *decoder) oneByOne(c *windows.Changes) (evidence bool) {
+	before := int64(0)
+	for i := range c.Ops {
+		setOp(c, i, d.byte())
+		c.Revision[i] = int32(d.uvarint())
+		before += d.varint()
+		c.Sequences[i] = stream.Sequence(before)
+		c.Times[i] = d.varint()
+		c.Keys[i] = append([]byte{}, d.sized()...)
+	}
+	return d.byte() == 1
 }
 
 // decoder takes numbers off a text; bad is set when it ends too early.

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"tidemark/storage/kv"
+	"tidemark/storage/row"
 	"tidemark/stream"
 	"tidemark/windows"
 	"tidemark/windows/engine"
@@ -128,4 +129,36 @@ func (v *view) made(version uint32, changes []byte) (*Made, error) {
 		err = errors.Join(err, each(snap, []byte(prefix), func(r json.RawMessage) { *list = append(*list, string(r)) }))
 	}
 	return m, err
+}
+
+// SampleEpoch is an epoch with an update, a row that appears and one that is withdrawn.
+func SampleEpoch() *Epoch {
+	fields := []row.Field{{Name: "k", Type: row.Scalar(row.Varchar)}, {Name: "n", Type: row.Scalar(row.BigInt)}}
+	e := &Epoch{
+		From: stream.Position{Log: 77, Sequence: 5, Within: 1}, To: stream.Position{Log: 77, Sequence: 9, Within: 2},
+		AsOf:   AsOf{Watermark: 1_700_000_000_000_000, Offsets: map[string][]stream.Offset{"s": {4, 2}}, ViewVersion: 3},
+		Fields: fields, Changes: &windows.Changes{Rows: row.NewBatch(fields, 0)},
+	}
+	c := e.Changes
+	for i, key := range []string{"abc", "abc", "abd", "x"} {
+		c.Ops = append(c.Ops, []int8{-1, +1, +1, -1}[i])
+		c.Keys = append(c.Keys, []byte(key))
+		c.Status = append(c.Status, []windows.Status{windows.None, windows.Final, windows.Provisional, windows.Corrected}[i])
+		c.Revision = append(c.Revision, []int32{0, 1, 0, 7}[i])
+		c.Sequences = append(c.Sequences, []stream.Sequence{6, 6, 8, 7}[i])
+		c.Times = append(c.Times, []windows.Micros{5, 5, windows.NoTime, -9}[i])
+		c.Evidence = append(c.Evidence, [][]stream.Place{{{Partition: 1, Offset: 3}}, nil, {{Offset: 9}, {Partition: 2, Offset: 1 << 40}}, nil}[i])
+		c.Rows.Cols[0].AppendString(key)
+		c.Rows.Cols[1].AppendInt64(int64(i * 100))
+		c.Rows.Len++
+	}
+	return e
+}
+
+// EncodeEpoch and DecodeEpoch are how the change stream keeps epochs.
+func EncodeEpoch(e *Epoch) ([]byte, error) { return encodeEpoch(nil, e) }
+
+// DecodeEpoch reads what EncodeEpoch or an older program wrote.
+func DecodeEpoch(src []byte, at stream.Position) (*Epoch, error) {
+	return decodeEpoch(src, at.Sequence, at.Within)
 }
