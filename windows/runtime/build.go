@@ -20,25 +20,12 @@ const maxDifference = 200_000
 // caught up. It reports whether the view is to go on with what is now its document; false when ctx
 // ended.
 func (v *view) build(ctx context.Context, doc *stored) bool {
-	oldCtx, stopOld := context.WithCancelCause(ctx)
-	defer stopOld(nil)
-	ended := make(chan struct{})
-	if v.stale() || v.old(doc.Serving.Version) { // it can't go on: its rows stay as they are until there are others
-		close(ended)
-		v.mu.Lock()
-		v.mu.started = true
-		v.mu.Unlock()
-	} else {
-		go func() {
-			defer close(ended)
-			v.keep(oldCtx, doc.Serving)
-		}()
-	}
-	defer func() { stopOld(nil); <-ended }()
-
+	stopOld := v.keepServing(ctx, doc)
+	defer func() { stopOld(nil) }()
 	wait := v.svc.RetryMin
 	for ctx.Err() == nil {
-		err := v.buildOnce(ctx, doc, func() { stopOld(errHandOver); <-ended })
+		handedOver := false
+		err := v.buildOnce(ctx, doc, func() { handedOver = true; stopOld(errHandOver) })
 		if err == nil {
 			if ctx.Err() != nil && v.document().Serving != nil {
 				return false
@@ -52,6 +39,9 @@ func (v *view) build(ctx context.Context, doc *stored) bool {
 			<-ctx.Done()
 			return false
 		}
+		if handedOver { // to nobody: it goes on
+			stopOld = v.keepServing(ctx, doc)
+		}
 		var f fatal
 		if errors.As(err, &f) {
 			v.svc.logger.Error("an edit of a view can't be built; the view goes on as it was", "view", v.name, "err", err)
@@ -63,6 +53,25 @@ func (v *view) build(ctx context.Context, doc *stored) bool {
 		wait = min(2*wait, v.svc.RetryMax)
 	}
 	return false
+}
+
+// keepServing keeps the version running that is served while another is built, and returns what ends
+// it. One that can't go on stands still: its rows stay as they are until there are others.
+func (v *view) keepServing(ctx context.Context, doc *stored) (stop func(why error)) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	if v.stale() || v.old(doc.Serving.Version) {
+		close(ended)
+		v.mu.Lock()
+		v.mu.started = true
+		v.mu.Unlock()
+	} else {
+		go func() {
+			defer close(ended)
+			v.keep(ctx, doc.Serving)
+		}()
+	}
+	return func(why error) { cancel(why); <-ended }
 }
 
 // buildOnce catches up with the log, ends the old worker, goes on to where that one was, and
@@ -219,7 +228,13 @@ func (v *view) switchTo(w *worker) error {
 	v.mu.failed, v.mu.trouble, v.mu.edit = "", "", ""
 	v.mu.seen = next.Position.Sequence
 	v.mu.Unlock()
-	return v.save(&doc)
+	if err := v.save(&doc); err != nil { // the head says it, too: the next start finds it there
+		s.logger.Warn("the catalog can't note that a view's next version is served", "view", v.name, "err", err)
+		v.mu.Lock()
+		v.mu.doc = &doc
+		v.mu.Unlock()
+	}
+	return nil
 }
 
 // followAnew lets the follower take back what it made of the rows of the old version, and begin with

@@ -47,11 +47,7 @@ type Claim struct {
 
 // Claim returns what a view says and the proof that goes with it, both of one epoch.
 func (s *Service) Claim(name string) (*Claim, *Proof, error) {
-	v, err := s.find(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	snap, h, p, err := v.open()
+	v, snap, h, p, err := s.open(name)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -74,11 +74,7 @@ type StateSize struct {
 
 // Explain counts what a view keeps. It reads through all of it: ctx bounds that.
 func (s *Service) Explain(ctx context.Context, name string) (*Explanation, error) {
-	v, err := s.find(name)
-	if err != nil {
-		return nil, err
-	}
-	snap, h, p, err := v.open()
+	v, snap, h, p, err := s.open(name)
 	if err != nil {
 		return nil, err
 	}

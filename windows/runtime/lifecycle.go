@@ -267,15 +267,11 @@ func (d *stored) besides(old *stored) {
 // far as the program is the same. What differs is one more epoch of its change stream. It is also
 // how a view that has failed is tried again from its start.
 func (s *Service) Rebuild(_ context.Context, name string) (Info, error) {
-	v, err := s.find(name)
+	v, release, err := s.hold(name)
 	if err != nil {
 		return Info{}, err
 	}
-	v.ops.Lock()
-	defer v.ops.Unlock()
-	if v.deleted() {
-		return Info{}, unknownView(name)
-	}
+	defer release()
 	if err := v.mayRebuild(v.document()); err != nil {
 		return Info{}, err
 	}
@@ -398,15 +394,11 @@ func (s *Service) Resume(_ context.Context, name string) (Info, error) {
 }
 
 func (s *Service) setPaused(name string, paused bool) (Info, error) {
-	v, err := s.find(name)
+	v, release, err := s.hold(name)
 	if err != nil {
 		return Info{}, err
 	}
-	v.ops.Lock()
-	defer v.ops.Unlock()
-	if v.deleted() {
-		return Info{}, unknownView(name)
-	}
+	defer release()
 	doc := *v.document()
 	if paused {
 		v.stop(errPaused)

@@ -118,15 +118,11 @@ type Verified struct {
 
 // SetVerified keeps how a comparison ended, over restarts, until the view is deleted.
 func (s *Service) SetVerified(name string, r Verified) error {
-	v, err := s.find(name)
+	v, release, err := s.hold(name) // a view that is being deleted is not written to
 	if err != nil {
 		return err
 	}
-	v.ops.Lock() // a view that is being deleted is not written to
-	defer v.ops.Unlock()
-	if v.deleted() {
-		return unknownView(name)
-	}
+	defer release()
 	b := s.kv.NewBatch()
 	b.Set(verifiedKey(v.id), mustJSON(r))
 	if err := b.Commit(false); err != nil {
@@ -156,11 +152,7 @@ func (s *Service) Readers(id stream.ID) []string {
 // Panics are the events that a view left out because an operator panicked at them (E2), with what
 // its list of row errors says.
 func (s *Service) Panics(name string) (map[stream.ID]map[stream.Place]string, error) {
-	v, err := s.find(name)
-	if err != nil {
-		return nil, err
-	}
-	snap, h, p, err := v.open()
+	v, snap, h, p, err := s.open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -220,4 +221,52 @@ func (h *besideHook) attach(s *runtime.Service) {
 		}
 		<-stop // no rebuild runs on, and ends, while the crash is under way
 	})
+}
+
+// E2: where the switch to what was built fails, the view goes on as it was, and can be rebuilt again.
+func TestAViewGoesOnAsItWasWhenTheSwitchFails(t *testing.T) {
+	t.Parallel()
+	var fails atomic.Bool
+	w := viewtest.New(t, func(w *viewtest.World) {
+		w.Setup = func(s *runtime.Service) {
+			runtime.OnBeside(s, func(_ string, switching bool) {
+				if switching && fails.Load() {
+					panic("a mistake at the switch")
+				}
+			})
+		}
+	})
+	w.Stream("checkouts", checkouts)
+	w.View("revenue", revenue)
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:10", "DE", 5)))
+	fails.Store(true)
+	changed, stop, err := w.Views.Watch("revenue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if _, err := w.Views.Rebuild(t.Context(), "revenue"); err != nil {
+		t.Fatal(err)
+	}
+	for info := (runtime.Info{}); !strings.Contains(info.Reason, "a mistake at the switch"); {
+		select {
+		case <-changed:
+		case <-time.After(viewtest.Patience):
+			t.Fatalf("the switch does not fail: %+v", info)
+		}
+		if info, err = w.Views.Get("revenue"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:20", "DE", 6)))
+	want := `provisional 0 {"window_start":"2024-01-01T12:00:00Z","country":"DE","revenue":11,"n":2}`
+	diff(t, w.Rows("revenue", runtime.RowsQuery{}), want)
+	fails.Store(false)
+	if _, err := w.Views.Rebuild(t.Context(), "revenue"); err != nil {
+		t.Fatal(err)
+	}
+	if info := untilBuilt(w, "revenue"); info.Reason != "" || info.State != runtime.Live {
+		t.Errorf("%+v", info)
+	}
+	diff(t, w.Rows("revenue", runtime.RowsQuery{}), want)
 }

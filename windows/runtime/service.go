@@ -263,6 +263,27 @@ func (s *Service) find(name string) (*view, error) {
 	return nil, unknownView(name)
 }
 
+// open finds a view and makes a snapshot of the store between two of its epochs.
+func (s *Service) open(name string) (v *view, snap *kv.Snapshot, h head, p progress, err error) {
+	if v, err = s.find(name); err == nil {
+		snap, h, p, err = v.open()
+	}
+	return v, snap, h, p, err
+}
+
+// hold finds a view for what changes its life; nobody else does until release.
+func (s *Service) hold(name string) (v *view, release func(), err error) {
+	if v, err = s.find(name); err != nil {
+		return nil, nil, err
+	}
+	v.ops.Lock()
+	if v.deleted() {
+		v.ops.Unlock()
+		return nil, nil, unknownView(name)
+	}
+	return v, v.ops.Unlock, nil
+}
+
 func (s *Service) findKind(kind catalog.Kind, name string) (*view, error) {
 	v, err := s.find(name)
 	if err == nil && v.kind == kind {

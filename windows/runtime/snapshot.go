@@ -24,11 +24,7 @@ type Snapshot struct {
 
 // Snapshot returns the rows of a view or alert as they are, in the order of their keys.
 func (s *Service) Snapshot(name string) (*Snapshot, error) {
-	v, err := s.find(name)
-	if err != nil {
-		return nil, err
-	}
-	snap, h, p, err := v.open()
+	v, snap, h, p, err := s.open(name)
 	if err != nil {
 		return nil, err
 	}

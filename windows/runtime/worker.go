@@ -320,14 +320,9 @@ func (w *worker) finish(ctx context.Context) error {
 	}
 	end, until := w.svc.log.End(), w.now().Add(lastRead)
 	for w.last < end && w.now().Before(until) {
-		e, ok, err := w.reader.Next()
-		if err == nil && ok {
-			err = w.take(e)
-		}
-		if err != nil {
+		if ok, err := w.takeNext(); err != nil {
 			return w.halted(err)
-		}
-		if !ok {
+		} else if !ok {
 			break
 		}
 	}
@@ -341,14 +336,9 @@ func (w *worker) readUpTo() error {
 	upTo := w.v.mu.handOver
 	w.v.mu.Unlock()
 	for w.last < upTo {
-		e, ok, err := w.reader.Next()
-		if err == nil && ok {
-			err = w.take(e)
-		}
-		if err != nil {
+		if ok, err := w.takeNext(); err != nil {
 			return w.halted(err)
-		}
-		if !ok {
+		} else if !ok {
 			break
 		}
 		if commit, _ := w.pace.due(w.now(), w.in, false); commit {
@@ -358,6 +348,15 @@ func (w *worker) readUpTo() error {
 		}
 	}
 	return w.commit()
+}
+
+// takeNext takes the next entry that the reader has.
+func (w *worker) takeNext() (ok bool, err error) {
+	e, ok, err := w.reader.Next()
+	if err == nil && ok {
+		err = w.take(e)
+	}
+	return ok, err
 }
 
 // halted commits what was taken before an entry that is too wide for this version.
