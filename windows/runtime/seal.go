@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 
 	"tidemark/storage/kv"
@@ -42,6 +43,12 @@ type Shape struct {
 	of    *query.Assign
 	// append: the windows follow append time.
 	append bool
+	// several: there are several window functions. Then the bound lies shift behind the first instant from
+	// which all events must be there, and cuts are the functions that it is a bound of, by number, with
+	// the name of the bound.
+	several bool
+	shift   windows.Micros
+	cuts    map[int]string
 }
 
 // ShapeOf reads a plan's row key. Where rows are not of one window or one event each, it says why the
@@ -82,7 +89,15 @@ func ShapeOf(plan *query.Plan) (*Shape, error) {
 	case assigns == 0 || plan.NeverFinal:
 		return nil, errors.New("its rows are not of one window each")
 	case assigns > 1:
-		return nil, errors.New("it has several window functions")
+		for i, c := range plan.Key {
+			if shift, cuts, ok := complete(plan.Root, c); ok && len(cuts) > 0 && (s.bound < 0 || shift < s.shift) {
+				s.several, s.bound, s.shift, s.cuts = true, i, shift, cuts
+			}
+		}
+		if s.several {
+			return s, nil
+		}
+		return nil, errors.New("it has several window functions, and its rows do not tell which of them lost events")
 	case start != nil:
 		s.bound, s.of = atStart, start
 		return s, nil
@@ -92,6 +107,81 @@ func ShapeOf(plan *query.Plan) (*Shape, error) {
 	}
 	return nil, errors.New("its rows do not tell where their windows begin")
 }
+
+// sealable is ShapeOf for a rebuild. The windows that it gives out begin at one instant for all window
+// functions: where one reads another, its first windows would lack those of the other.
+func sealable(plan *query.Plan) (*Shape, error) {
+	s, err := ShapeOf(plan)
+	if err == nil && s.several {
+		err = errors.New("it has several window functions")
+	}
+	return s, err
+}
+
+// complete follows a column of a node down to the bounds of window functions. A row is made of events
+// from an instant on alone when the column is at least shift later; ok is false where that can't be said.
+// cuts are the outermost functions whose bound it is; none for the time of an event.
+func complete(n query.Node, col int) (shift windows.Micros, cuts map[int]string, ok bool) {
+	switch n := n.(type) {
+	case *query.Scan:
+		return 0, nil, n.Cols[col].Pseudo == query.PseudoTime
+	case *query.Project:
+		if col = n.Exprs[col].ColumnNumber(); col < 0 {
+			return 0, nil, false
+		}
+		return complete(n.In, col)
+	case *query.Aggregate:
+		if col >= len(n.Keys) {
+			return 0, nil, false
+		}
+		return complete(n.In, n.Keys[col])
+	case *query.Assign:
+		width := len(n.In.Fields())
+		if col < width {
+			return complete(n.In, col)
+		}
+		if shift, _, ok = complete(n.In, n.TimeCol); !ok {
+			return 0, nil, false
+		}
+		end, session := col > width, n.Kind == windows.Session
+		switch {
+		case end && (session || n.Zone != nil || n.Size.Months != 0): // it may begin any time before
+			return 0, nil, false
+		case end, session: // a session that begins earlier may have begun with what is gone
+			shift = n.Size.Add(shift)
+		}
+		if end {
+			return shift, map[int]string{n.Number: query.WindowEnd}, true
+		}
+		return shift, map[int]string{n.Number: query.WindowStart}, true
+	}
+	cuts = map[int]string{}
+	for _, in := range n.Inputs() {
+		if col >= len(in.Fields()) {
+			return 0, nil, false
+		}
+		s, of, ok := complete(in, col)
+		if !ok {
+			return 0, nil, false
+		}
+		shift = max(shift, s)
+		maps.Copy(cuts, of)
+	}
+	return shift, cuts, len(n.Inputs()) > 0
+}
+
+// CutOf is the condition on the rows of one of several window functions that leaves out what has lost
+// events; empty: there is none.
+func (s *Shape) CutOf(z *Sealed, number int) string {
+	bound, ok := s.cuts[number]
+	if from := s.WindowsFrom(z); ok && from != nil {
+		return fmt.Sprintf("%s >= make_timestamp(%d)", bound, *from)
+	}
+	return ""
+}
+
+// Several reports whether rows are made by several window functions.
+func (s *Shape) Several() bool { return s.several }
 
 // behind follows a column of a node down to the scan or the window function that makes it; nil where
 // it is computed.
@@ -158,7 +248,8 @@ func (s *Shape) WindowsFrom(z *Sealed) *windows.Micros {
 	if s.passing || z == nil || z.Before == math.MinInt64 {
 		return nil
 	}
-	return &z.Before
+	from := z.Before + s.shift
+	return &from
 }
 
 // Lacks reports whether the row with a key has lost events.
@@ -184,7 +275,8 @@ func (s *Shape) Lacks(z *Sealed, key []byte) (bool, error) {
 	if s.end {
 		at = s.of.Size.Sub(at)
 	}
-	return at < z.Before, nil
+	from := s.WindowsFrom(z)
+	return from != nil && at < *from, nil
 }
 
 // marks are where the streams of a definition begin in the log.
@@ -207,7 +299,7 @@ func (s *Service) sealing(doc *stored, at map[stream.ID]stream.Mark) (*Sealed, *
 	if err != nil {
 		return nil, nil, fatal{err}
 	}
-	shape, err := ShapeOf(plan)
+	shape, err := sealable(plan)
 	if err != nil { // made of what is there: Rebuild has refused what need not be
 		return nil, nil, nil
 	}
@@ -228,7 +320,7 @@ func (v *view) mayRebuild(doc *stored) error {
 	if err != nil {
 		return err
 	}
-	if _, why := ShapeOf(plan); why != nil {
+	if _, why := sealable(plan); why != nil {
 		return problem.New(409, "log_trimmed", "retention has removed events that %s is made of, and %s: the rebuilt rows would lack them", v.name, why).
 			WithHint("leave it as it is, or delete it and make it again to begin with what the log has")
 	}

@@ -497,7 +497,13 @@ func (p *prover) left(number int, a *query.Assign) (query.Left, error) {
 		}
 	}
 	from := p.judge.WindowsFrom()
-	if p.sealed != nil {
+	switch {
+	case p.sealed == nil:
+	case p.shape.Several(): // one function may read windows of another that begin earlier
+		if cut := p.shape.CutOf(p.sealed, number); cut != "" {
+			output = append(output, cut)
+		}
+	default:
 		if behind := p.shape.WindowsFrom(p.sealed); behind != nil && (from == nil || *from < *behind) {
 			from = behind
 		}
