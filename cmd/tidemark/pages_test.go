@@ -379,6 +379,28 @@ func TestAViewsPageTellsOfCorrectionsOverTimeAndByHowMuch(t *testing.T) {
 	}
 }
 
+// What the page holds itself is what its script then draws: nothing jumps when it takes over.
+func TestAViewsPageIsTheSameBeforeItsScriptAndAfter(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	for i := range 4 {
+		s.sell(time.Duration(i)*time.Minute, 1234.5678)
+	}
+	s.settle("minutes")
+	ctx := browse(t)
+	atStart(t, ctx, deaf)
+	do(t, ctx, chromedp.Navigate(s.url("/views/minutes")))
+	cells := `[...document.querySelectorAll("#view-rows tr")].map((r) => [...r.children].slice(0, 3).map((c) => c.textContent).join(" ")).join("|")`
+	see(t, ctx, "#row-count", "4 rows")
+	before := eval[string](t, ctx, cells)
+	drawn := browse(t)
+	do(t, drawn, chromedp.Navigate(s.url("/views/minutes")))
+	become(t, drawn, `document.querySelector("#view-rows [data-label]")`)
+	if after := eval[string](t, drawn, cells); after != before || !strings.Contains(before, "1,234.57") {
+		t.Errorf("before its script: %s\nafter: %s", before, after)
+	}
+}
+
 func TestAStreamsPageShowsWhoReadsItAndHowFarBehind(t *testing.T) {
 	t.Parallel()
 	s := till(t)

@@ -29,7 +29,7 @@ var sights = []struct{ name, path, ready string }{
 	{"visitors", "/d/visitors", `document.querySelectorAll("canvas").length >= 3 && document.querySelectorAll(".skeleton").length === 0 && document.querySelector(".heat td")`},
 	{"overview", "/", `[...document.querySelectorAll("[data-rate]")].some((x) => /\d/.test(x.textContent))`},
 	{"stream", "/streams/payments", `document.querySelectorAll("#tail tr").length > 10`},
-	{"view", "/views/revenue", `/rows/.test(document.querySelector("#row-count").textContent)`},
+	{"view", "/views/revenue", `/rows/.test(document.querySelector("#row-count").textContent) && document.querySelector("#view-rows [data-label]")`},
 	{"new-view", "/new?stream=payments", `/can run/.test(document.querySelector("#build-check").textContent)`},
 	{"dead-letters", "/dead-letters", `document.querySelector(".letters li")`},
 	{"ops", "/ops", `[...document.querySelectorAll("[data-rate]")].some((x) => /\d/.test(x.textContent))`},

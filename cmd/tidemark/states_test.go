@@ -186,6 +186,20 @@ func TestAPanelThatWaitsForItsRowsIsCatchingUp(t *testing.T) {
 	see(t, ctx, tableBody, "10")
 }
 
+// A page that follows nothing tells all the same whether the server is there.
+func TestADashboardOfWordsAloneIsLive(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.must("PUT", "/v1/streams/sales", `{}`, nil)
+	s.must("PUT", "/v1/dashboards/words", `{"title":"Words","panels":[{"id":"words","type":"text","text":"Nothing moves."}]}`, nil)
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/d/words")))
+	see(t, ctx, "#panel-0", "Nothing moves.")
+	see(t, ctx, "#connection", "live")
+	s.stop(syscall.SIGKILL)
+	see(t, ctx, "#connection", "reconnecting")
+}
+
 // What the server says of a view that is being made, or made anew, stands beside the title.
 func TestPanelsTellThatTheirViewCatchesUpOrIsBeingRebuilt(t *testing.T) {
 	t.Parallel()

@@ -117,6 +117,9 @@ func (h held) rows(a *runtime.RowsAnswer) {
 	var fields []row.Field
 	for _, name := range h.shown {
 		c := row.FieldIndex(a.Fields, name)
+		if c < 0 { // the view was edited meanwhile
+			continue
+		}
 		fields, rows.Cols = append(fields, a.Fields[c]), append(rows.Cols, a.Rows.Cols[c])
 	}
 	if h.keyed {

@@ -30,6 +30,8 @@ func shown(v *row.Vector, i int, unit string, tz *time.Location) string {
 			return text
 		}
 		return number(f, unit)
+	case text == "":
+		return "(empty)"
 	}
 	return text
 }

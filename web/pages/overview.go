@@ -213,7 +213,7 @@ func (d Deps) table(ctx context.Context, info runtime.Info, q runtime.RowsQuery)
 	for i := range a.Rows.Len {
 		r := ui.Row{Status: a.Status[i].String()}
 		for _, v := range a.Rows.Cols {
-			r.Cells = append(r.Cells, cell(v, i))
+			r.Cells = append(r.Cells, shown(v, i, "", time.UTC))
 		}
 		t.Rows = append(t.Rows, r)
 	}

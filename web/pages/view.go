@@ -22,12 +22,24 @@ func columnsOf(info runtime.Info) []ui.Column {
 	return out
 }
 
-// cell is one value of a row as text.
-func cell(v *row.Vector, i int) string {
-	if v.IsNull(i) {
-		return "–"
+// newestFirst is the order in which a view's page shows its rows, as its script does: by the first
+// column, when its values have an order that people expect.
+func newestFirst(info runtime.Info) string {
+	if len(info.Columns) == 0 || strings.ContainsAny(info.Columns[0].Type, "[") || strings.HasPrefix(info.Columns[0].Type, "STRUCT") || info.Columns[0].Type == "JSON" {
+		return ""
 	}
-	return row.TextOf(v, i)
+	return `"` + strings.ReplaceAll(info.Columns[0].Name, `"`, `""`) + `" DESC`
+}
+
+// rowCount says how many rows the page shows, of how many.
+func rowCount(n int, info runtime.Info) string {
+	switch {
+	case int64(n) >= info.Rows:
+		return plural(int64(n), "row")
+	case len(info.Columns) > 0 && info.Columns[0].Type == "TIMESTAMP":
+		return fmt.Sprintf("the newest %d rows", n)
+	}
+	return fmt.Sprintf("the first %d rows", n)
 }
 
 func (d Deps) view(c *fiber.Ctx) (content, error) {
@@ -61,11 +73,13 @@ func (d Deps) view(c *fiber.Ctx) (content, error) {
 	if w, err := d.Views.WatermarkInfo(info.Name); err == nil {
 		p.Held = held(w)
 	}
-	p.Rows, err = d.table(c.UserContext(), info, runtime.RowsQuery{Limit: shownRows})
+	q := runtime.RowsQuery{Limit: shownRows, Order: newestFirst(info)}
+	p.Rows, err = d.table(c.UserContext(), info, q)
 	if err != nil {
 		p.Reason = strings.TrimPrefix(p.Reason+" · "+err.Error(), " · ") // the page still tells what it can
 		p.Rows.Columns = columnsOf(info)
 	}
+	p.RowCount = rowCount(len(p.Rows.Rows), info)
 	if errors, err := d.Views.Errors(info.Name, "", shownLetters); err == nil {
 		for _, e := range errors.Items {
 			p.Errors = append(p.Errors, ui.DeadLetter{When: fmt.Sprintf("%s %d/%d", e.Stream, e.Partition, e.Offset), Reason: e.Code, Raw: e.Message})

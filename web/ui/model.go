@@ -244,6 +244,7 @@ type ViewPage struct {
 	Held                                 string // what holds the watermark back
 	Warnings                             []string
 	Rows                                 Table
+	RowCount                             string
 	Errors                               []DeadLetter
 	Late                                 []LateLine
 	LateNote                             string

@@ -47,7 +47,7 @@ if (pill) {
   if (document.getElementById("tail") || document.getElementById("view-rows")) {
     streamPage(live);
     viewPage(live);
-  } else if (!boardRoot) live.watch();
+  } else live.watch(); // also a board that asks for nothing shows whether the server is there
 }
 if (document.getElementById("build")) import("./build.js").then((m) => m.build());
 refreshing();

@@ -70,7 +70,7 @@ export function viewPage(live) {
     dirty = false;
     const list = [...rows].sort((a, b) => (a.row[first] < b.row[first] ? 1 : -1)).slice(0, MOST_ROWS);
     const count = document.getElementById("row-count");
-    if (count) count.textContent = rows.size < MOST_ROWS ? `${rows.size} rows` : `the ${columns[0]?.type === "TIMESTAMP" ? "newest" : "first"} ${list.length} rows`;
+    if (count) count.textContent = rows.size < MOST_ROWS ? rows.size === 1 ? "1 row" : `${rows.size} rows` : `the ${columns[0]?.type === "TIMESTAMP" ? "newest" : "first"} ${list.length} rows`;
     patch(
       root,
       list.map((e) =>
