@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"tidemark/windows/runtime/viewtest"
@@ -103,10 +104,11 @@ func TestVerifyNamesWhatItCanNotTell(t *testing.T) {
 	var names []string
 	for name, body := range map[string]string{
 		"sketch":    `"sql":"SELECT window_start, approx_count_distinct(country) AS n FROM tumble(shop, ts, INTERVAL '1 minute') GROUP BY ALL"`,
+		"fails":     `"sql":"SELECT window_start, CAST(sum(amount) * 100 AS TINYINT) AS n FROM tumble(shop, ts, INTERVAL '1 minute') GROUP BY ALL"`,
 		"elsewhere": `"sql":"SELECT window_start, count(*) AS n FROM (SELECT window_start, amount FROM session(shop, ts, INTERVAL '10 seconds', country)) GROUP BY ALL","emit":"final"`,
 	} {
 		w.View(name, "{"+body+"}")
-		w.Until(name, w.Post("shop", 0, `{"ts":"12:00:00","country":"de","amount":1}`, `{"ts":"12:10:00","country":"de","amount":1}`))
+		w.Until(name, w.Post("shop", 0, `{"ts":"12:00:00","country":"de","amount":9}`, `{"ts":"12:10:00","country":"de","amount":1}`))
 		res, err := v.Verify(t.Context(), name, func(int64, int64) {})
 		if err != nil || res.Result != verify.CannotTell {
 			t.Errorf("%s: %+v %v", name, res, err)
@@ -117,10 +119,11 @@ func TestVerifyNamesWhatItCanNotTell(t *testing.T) {
 	slices.Sort(names)
 	for _, name := range names {
 		want := map[string]string{
+			"fails":     "until they compute again (E1), and DuckDB fails as a whole, so no row could be compared",
 			"sketch":    "approx_count_distinct is a sketch: two executions may estimate differently",
 			"elsewhere": "the batch answer can't be computed: the windows of a session are grouped in another SELECT than the one that reads it",
 		}
-		if reasons[name] != want[name] {
+		if !strings.HasSuffix(reasons[name], want[name]) {
 			t.Errorf("%s: %s", name, reasons[name])
 		}
 	}

@@ -124,7 +124,11 @@ func (v *Verifier) Verify(ctx context.Context, name string, progress func(events
 	case errors.As(err, &p) && p.Code == "too_large":
 		res.cannotTell("the batch answer needs more memory than history may take: " + p.Detail)
 	case errors.As(err, &p) && (p.Code == "bad_sql" || p.Code == "sql_too_complex" || p.Code == "groups_elsewhere"):
-		res.cannotTell("the batch answer can't be computed: " + p.Detail)
+		why := "the batch answer can't be computed: " + p.Detail
+		if strings.Contains(p.Detail, "Conversion Error") || strings.Contains(strings.ToLower(p.Detail), "out of range") {
+			why += "; the view leaves out the rows that fail after their aggregation until they compute again (E1), and DuckDB fails as a whole, so no row could be compared"
+		}
+		res.cannotTell(why)
 	case err != nil:
 		return nil, err
 	}
