@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tidemark/storage/catalog"
 	"tidemark/storage/problem"
@@ -169,5 +170,94 @@ func settle(t *testing.T, w *viewtest.World, names []string, receipt string) {
 	}
 	if left := w.Catalog.List(catalog.View); len(left) != len(names) {
 		t.Errorf("%d views are there, not %d", len(left), len(names))
+	}
+}
+
+// R3, R4: the same while retention takes the log's beginning away: a view that can't go on says so, and
+// goes on after a rebuild.
+func TestCallsOnATrimmedLogLeaveViewsThatGoOn(t *testing.T) {
+	t.Parallel()
+	rounds, calls := 4, 8
+	if long() {
+		rounds, calls = 30, 40
+	}
+	seed := seedOf(t)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	w, pass := clockWorld(t)
+	w.Stream("checkouts", strings.Replace(checkouts, "{", `{"partitions":2,"retention":{"age":"1h"},`, 1))
+	names := []string{"minutes", "above", "passing", "lone"}
+	for _, name := range names {
+		w.View(name, strangeBodies[name][0])
+	}
+	step, failed := 0, 0
+	for round := range rounds {
+		if round == 1 { // overtaken for certain
+			if _, err := w.Views.Pause(t.Context(), "minutes"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var callers sync.WaitGroup
+		if round != 1 {
+			for range 3 {
+				own := rand.New(rand.NewPCG(rng.Uint64(), 0))
+				views := w.Views
+				callers.Go(func() {
+					for range calls {
+						if said, err := call(t.Context(), views, own, names[own.IntN(len(names))]); !mayBe(err) {
+							t.Errorf("round %d, %s: %v", round, said, err)
+						}
+					}
+				})
+			}
+		}
+		for range 6 {
+			manySteps(w, rng, step, 2)
+			step += 2
+			pass(20 * time.Minute)
+			if err := errors.Join(w.Log.Keep(t.Context()), w.Views.Keep(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		callers.Wait()
+		if round%2 == 1 {
+			w.Reopen()
+		}
+		receipt := manySteps(w, rng, step, 2)
+		step += 2
+		for _, name := range names {
+			if _, err := w.Views.Get(name); err != nil {
+				w.View(name, strangeBodies[name][0])
+			}
+		}
+		for _, name := range names {
+			if _, err := w.Views.Resume(t.Context(), name); err != nil {
+				t.Fatal(name, err)
+			}
+			_, err := w.Views.Rows(t.Context(), name, runtime.RowsQuery{After: receipt, Wait: viewtest.Patience, Limit: 1})
+			if said := problemOf(err); said == "409 view_failed" {
+				failed++
+				info, err := w.Views.Get(name)
+				if err != nil || !strings.Contains(info.Reason, "rebuild") {
+					t.Errorf("%s: %+v %v", name, info, err)
+				}
+				if _, err := w.Views.Rebuild(t.Context(), name); err != nil {
+					t.Fatal(name, err)
+				}
+			} else if err != nil {
+				t.Fatal(name, err)
+			}
+			untilBuilt(w, name)
+			w.Until(name, receipt)
+			if info, err := w.Views.Get(name); err != nil || info.State != runtime.Live || info.Reason != "" {
+				t.Errorf("%s: %+v %v", name, info, err)
+			}
+			s, err := w.Views.Snapshot(name)
+			if info, _ := w.Views.Get(name); err != nil || int64(s.Rows.Len) != info.Rows {
+				t.Errorf("%s: %d rows, counted %d: %v", name, s.Rows.Len, info.Rows, err)
+			}
+		}
+	}
+	if failed == 0 {
+		t.Error("no view was overtaken")
 	}
 }
