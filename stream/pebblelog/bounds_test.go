@@ -183,7 +183,7 @@ func TestMuchIsCommittedWhileAnFsyncRuns(t *testing.T) {
 	const requests = 20
 	results := make(chan error, requests)
 	for range requests {
-		go func() { results <- send(20 << 10) }()
+		go func() { results <- send(80 << 10) }()
 	}
 	rest := requests
 	select {
@@ -193,7 +193,7 @@ func TestMuchIsCommittedWhileAnFsyncRuns(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("400 kB wait for an fsync")
+		t.Error("1.6 MB wait for an fsync")
 	}
 	g.mu.Unlock()
 	for range rest {

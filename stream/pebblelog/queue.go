@@ -48,7 +48,7 @@ type queue struct {
 }
 
 // enoughForCommit is about how many bytes are worth a commit of their own, while another one syncs.
-const enoughForCommit = 256 << 10
+const enoughForCommit = 1 << 20
 
 func newQueue(maxBytes, maxCalls int) *queue {
 	return &queue{maxBytes: maxBytes, maxCalls: maxCalls, wake: make(chan struct{}, 1), plenty: make(chan struct{}, 1)}
