@@ -274,6 +274,7 @@ func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
 type windowGroups struct {
 	assign *query.Assign
 	bounds []int8 // for each key: 1 the window's start, 2 its end, 0 something else
+	bound  int    // a key that is a bound
 	keys   []int  // for each key, which of the function's it is; −1: none
 	// ties are the aggregate's without those that are bounds: in one window they are all equal, and
 	// a pane or a session that still grows does not know them. Nil where the aggregate has none.
@@ -358,7 +359,7 @@ func (b *builder) groupsOf(n *query.Aggregate, kind windows.Kind) *windowGroups 
 		has[t.where[k]] = true
 		out.keys[i] = slices.Index(t.assign.Keys, t.where[k])
 		if w := t.where[k]; w >= start {
-			out.bounds[i] = int8(w - start + 1)
+			out.bounds[i], out.bound = int8(w-start+1), i
 		}
 	}
 	if !has[start] && !has[start+1] || !plain(t, n.Then) {

@@ -288,8 +288,9 @@ func (o *sessions) vacate(x, into int32) {
 
 // drop notes that a session is no more.
 func (o *sessions) drop(x, into int32) {
-	s := &o.all[x]
-	o.gone = append(o.gone, lost{s.key, s.listed})
+	if s := &o.all[x]; s.listed.in {
+		o.gone = append(o.gone, lost{s.key, s.listed})
+	}
 	o.vacate(x, into)
 }
 
@@ -391,13 +392,14 @@ func (o *sessions) stateKey(key string) []byte {
 
 // The sessions of a key: format, then for each its number, start and end.
 func (o *sessions) save(w *writes) {
-	o.cold.unlist(w, o.gone, o.stateKey)
+	o.cold.unlist(w, o.gone, nil)
 	o.gone = o.gone[:0]
 	slices.Sort(o.changed)
 	for _, key := range slices.Compact(o.changed) {
 		list := o.table[key]
 		if len(list) == 0 {
-			continue // it is dropped
+			w.drop(o.stateKey(key))
+			continue
 		}
 		dst := append(w.value(), stateFormat)
 		for _, x := range list {

@@ -11,21 +11,16 @@ import (
 // Here is what an aggregate does whose groups are those of sessions. Its keys hold the session's
 // number where the plan has a bound.
 
-// bound is a key that is a bound.
-func (a *aggregate) bound() int {
-	return slices.IndexFunc(a.of.bounds, func(b int8) bool { return b != 0 })
-}
-
 // sessionOf is the session of a group.
 func (a *aggregate) sessionOf(slot int32) int32 {
-	return int32(a.keyCols.cols[a.bound()].I64[slot])
+	return int32(a.keyCols.cols[a.of.bound].I64[slot])
 }
 
 // sessionKey adds to dst the key of the group that row i of cols belongs to; keys names the columns of
 // its keys, nil: all. The groups of a session key lie together: its length, the key, the session's number
 // within it, and then what is neither a bound nor a key of the function.
 func (a *aggregate) sessionKey(dst []byte, cols []*row.Vector, keys []int, i int) []byte {
-	s := &a.sess.all[cols[column(keys, a.bound())].I64[i]]
+	s := &a.sess.all[cols[column(keys, a.of.bound)].I64[i]]
 	dst = binary.BigEndian.AppendUint32(appendOf(dst, s.key), uint32(s.id))
 	for k, of := range a.of.keys {
 		if of < 0 && a.of.bounds[k] == 0 {

@@ -202,41 +202,48 @@ func spilled(t *rapid.T, sql string) {
 // gives the rows that it gives where there is no limit.
 func TestSessionsAndSlidesOverManyKeysStayUnderTheirLimit(t *testing.T) {
 	t.Parallel()
-	const limit = 16 << 10
 	for _, v := range randomViews {
-		if v.kind != windows.Session && v.kind != windows.Slide {
-			continue
-		}
-		s := &script{t: t}
-		s.reset()
-		s.declare("s k VARCHAR, v BIGINT")
-		s.sql = v.sql
-		s.cfg = Config{AllowedLateness: 30 * windows.MicrosPerSecond, Streams: []windows.TrackedStream{{Stream: 1, MaxOutOfOrderness: 5 * windows.MicrosPerSecond}}}
-		free, tight := s.open(), s.open()
-		state := kept{}
-		s.must(errors.Join(free.Recover(kept{}, 0), tight.Recover(state, limit)))
-		want, got := history{rows: map[string]string{}}, history{rows: map[string]string{}}
-		var most, spilled int64
-		for i := range 12 {
-			entry := stream.Entry{Batch: manyKeys(i)}
-			s.must(errors.Join(free.Step(entry), tight.Step(entry)))
-			o := tight.Take(true)
-			state.keep(o)
-			want.add(free.plan, free.Take(true))
-			got.add(tight.plan, o)
-			tight.Evict(limit)
-			m := tight.Memory()
-			most, spilled = max(most, free.Memory().Bytes), max(spilled, m.SpilledBytes)
-			if m.Bytes > limit {
-				t.Fatalf("%s\nafter batch %d the state takes %d bytes, and %d are its limit", v.sql, i, m.Bytes, limit)
+		if v.kind == windows.Session || v.kind == windows.Slide {
+			for _, final := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/final=%t", v.name, final), func(t *testing.T) {
+					t.Parallel()
+					staysUnder(t, 16<<10, v.sql, final)
+				})
 			}
 		}
-		if most < 8*limit || spilled < 4*limit {
-			t.Errorf("%s\nthe state takes %d bytes at most, of which %d left: no proof of a limit of %d", v.sql, most, spilled, limit)
-		}
-		s.same("limited", "rows", slices.Sorted(maps.Values(want.rows)), slices.Sorted(maps.Values(got.rows)))
-		s.same("limited", "final and corrected changes", slices.Sorted(slices.Values(want.final)), slices.Sorted(slices.Values(got.final)))
 	}
+}
+
+func staysUnder(t *testing.T, limit int64, sql string, final bool) {
+	s := &script{t: t}
+	s.reset()
+	s.declare("s k VARCHAR, v BIGINT")
+	s.sql = sql
+	s.cfg = Config{EmitFinal: final, AllowedLateness: 30 * windows.MicrosPerSecond, Streams: []windows.TrackedStream{{Stream: 1, MaxOutOfOrderness: 5 * windows.MicrosPerSecond}}}
+	free, tight := s.open(), s.open()
+	state := kept{}
+	s.must(errors.Join(free.Recover(kept{}, 0), tight.Recover(state, limit)))
+	want, got := history{rows: map[string]string{}}, history{rows: map[string]string{}}
+	var most, spilled int64
+	for i := range 12 {
+		entry := stream.Entry{Batch: manyKeys(i)}
+		s.must(errors.Join(free.Step(entry), tight.Step(entry)))
+		o := tight.Take(true)
+		state.keep(o)
+		want.add(free.plan, free.Take(true))
+		got.add(tight.plan, o)
+		tight.Evict(limit)
+		m := tight.Memory()
+		most, spilled = max(most, free.Memory().Bytes), max(spilled, m.SpilledBytes)
+		if m.Bytes > limit {
+			t.Fatalf("%s\nafter batch %d the state takes %d bytes, and %d are its limit", sql, i, m.Bytes, limit)
+		}
+	}
+	if most < 8*limit || spilled < 4*limit {
+		t.Errorf("%s\nthe state takes %d bytes at most, of which %d left: no proof of a limit of %d", sql, most, spilled, limit)
+	}
+	s.same("limited", "rows", slices.Sorted(maps.Values(want.rows)), slices.Sorted(maps.Values(got.rows)))
+	s.same("limited", "final and corrected changes", slices.Sorted(slices.Values(want.final)), slices.Sorted(slices.Values(got.final)))
 }
 
 // manyKeys is a batch of 200 events within 8 seconds, each of one of 500 keys.
