@@ -30,7 +30,14 @@ func (k kept) Scan(from, to []byte, f func(key, value []byte) bool) error {
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		if !f([]byte(key), k[key]) {
+		name, value := []byte(key), bytes.Clone(k[key])
+		on := f(name, value)
+		for _, lent := range [][]byte{name, value} { // what f was given lasts until it returns
+			for i := range lent {
+				lent[i] = 0xee
+			}
+		}
+		if !on {
 			break
 		}
 	}

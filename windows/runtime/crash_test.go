@@ -39,6 +39,8 @@ var storyViews = map[string]string{
 	"drops":   fmt.Sprintf(`{"sql":%q,"throttle":"0s","late":"drop"}`, revenue),
 	"large":   `{"sql":"SELECT country, amount FROM checkouts WHERE amount > 3","throttle":"0s"}`,
 	"total":   `{"sql":"SELECT count(*) AS n, sum(amount) AS s FROM checkouts","throttle":"0s"}`,
+	"visits":  `{"sql":"SELECT window_start, window_end, country, count(*) AS n, max(country) AS top FROM session(checkouts, ts, INTERVAL '30 seconds', country) GROUP BY ALL","throttle":"0s"}`,
+	"rolling": `{"sql":"SELECT window_end, country, sum(amount) AS s FROM slide(checkouts, ts, INTERVAL '1 minute', country) GROUP BY ALL","throttle":"0s","emit":"final"}`,
 }
 
 // outcome is everything that a view has to show at the end: rows, final and corrected changes,
