@@ -317,3 +317,33 @@ func TestAnnotationsAreMarksInTime(t *testing.T) {
 		t.Errorf("%d %d", a.status, again.status)
 	}
 }
+
+func TestAKeyWithPatternsSeesTheDashboardsThatAreAllItsOwn(t *testing.T) {
+	t.Parallel()
+	s, keys, admin := shared(t) // the dashboard shop shows revenue, shop and more
+	if a := s.do("PUT", "/v1/dashboards/own", `{"title":"Own","panels":[{"id":"a","type":"table","view":"shop_rows","where":"amount > 3"},{"id":"t","type":"text","text":"x"}]}`, admin); a.status != 201 {
+		t.Fatal(a.body)
+	}
+	d, err := auth.ParseDefinition([]byte(`{"scopes":["read"],"streams":["shop*"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, _, err := keys.Put("clerk", d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clerk := http.Header{"Authorization": {"Bearer " + made.Key}}
+	for path, want := range map[string]int{
+		"/v1/dashboards/own":              200,
+		"/v1/dashboards/own/annotations":  200,
+		"/v1/dashboards/shop":             403,
+		"/v1/dashboards/shop/annotations": 403,
+	} {
+		if a := s.do("GET", path, "", clerk); a.status != want || want == 403 && strings.Contains(a.body, "revenue") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := s.do("GET", "/v1/dashboards", "", clerk); a.status != 200 || strings.Contains(a.body, "revenue") || !strings.Contains(a.body, "shop_rows") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"tidemark/storage/catalog"
 	"tidemark/storage/problem"
 	"tidemark/stream"
+	"tidemark/web/auth"
 )
 
 // Dashboards: PUT, GET and DELETE /v1/dashboards/{name}, GET /v1/dashboards.
@@ -199,19 +200,34 @@ func (e *endpoints) getDashboard(c *fiber.Ctx) error {
 	if err := allow(c); err != nil {
 		return err
 	}
-	n, err := name(c, catalog.Dashboard)
+	entry, err := e.dashboard(c)
 	if err != nil {
 		return err
-	}
-	entry, ok := e.Dashboards.Get(catalog.Dashboard, n)
-	if !ok {
-		return unknownDashboard(n)
 	}
 	answer, err := showDashboard(entry)
 	if err != nil {
 		return err
 	}
 	return c.JSON(answer)
+}
+
+// maySee returns a problem 403 when a key with patterns is not for all that a dashboard shows: its
+// conditions and words tell of that too. A link is held to its dashboard elsewhere.
+func maySee(who *auth.Principal, entry catalog.Entry) error {
+	if who.CoversAll() || who.Link() != nil {
+		return nil
+	}
+	var d Dashboard
+	if err := json.Unmarshal(entry.Doc, &d); err != nil {
+		return err
+	}
+	for _, p := range d.Panels {
+		if p.View != "" && !who.Covers(p.View) {
+			return problem.New(403, "foreign_relation", "the key %q is not for all that the dashboard %s shows", who.Name, entry.Name).
+				WithHint("use a key without stream patterns, or have an administrator add a pattern")
+		}
+	}
+	return nil
 }
 
 func unknownDashboard(name string) error {
@@ -236,7 +252,8 @@ type dashboardAnswer struct {
 }
 
 func (e *endpoints) listDashboards(c *fiber.Ctx) error {
-	return list(c, "dashboards", e.Dashboards.List(catalog.Dashboard), func(d catalog.Entry) string { return d.Name },
+	all := slices.DeleteFunc(e.Dashboards.List(catalog.Dashboard), func(d catalog.Entry) bool { return maySee(auth.Of(c), d) != nil })
+	return list(c, "dashboards", all, func(d catalog.Entry) string { return d.Name },
 		func(d catalog.Entry) (any, error) { return showDashboard(d) })
 }
 

@@ -29,7 +29,7 @@ func (e *endpoints) dashboard(c *fiber.Ctx) (catalog.Entry, error) {
 	if !ok {
 		return entry, unknownDashboard(n)
 	}
-	return entry, nil
+	return entry, maySee(auth.Of(c), entry)
 }
 
 // makeLink is POST /v1/dashboards/{name}/links: the answer alone holds the address.

@@ -115,7 +115,8 @@ func badKey() error {
 		WithHint("it may have been rotated or deleted, or be cut short: a key is tdm_, 16 letters, _, 32 letters")
 }
 
-// addressKeys are the keys in a request's address.
+// addressKeys are the keys in a request's address. An object is none: …/rows/history?key={"user":"ada"}
+// names a row.
 func addressKeys(h *fasthttp.RequestHeader) []string {
 	_, query, ok := bytes.Cut(h.RequestURI(), []byte("?"))
 	if !ok || !bytes.Contains(query, []byte("k")) && !bytes.Contains(query, []byte("%")) {
@@ -126,7 +127,9 @@ func addressKeys(h *fasthttp.RequestHeader) []string {
 	args.ParseBytes(query)
 	var out []string
 	for _, v := range args.PeekMulti("key") {
-		out = append(out, string(v))
+		if !bytes.HasPrefix(bytes.TrimSpace(v), []byte("{")) {
+			out = append(out, string(v))
+		}
 	}
 	return out
 }

@@ -84,6 +84,10 @@ func TestEveryKeyMayDoWhatItsScopesSay(t *testing.T) {
 		{"nor beside a good header", "GET", "/v1/dashboards?key=" + w.text["ops"], "ops", nil, 403, "key_in_address"},
 		{"nor with an escaped name", "GET", "/v1/dashboards?%6bey=" + w.text["ops"], "", nil, 403, "key_in_address"},
 		{"an unknown key in the address is not valid", "POST", events + "?key=" + unknown, "", nil, 401, "not valid"},
+		{"a row's key is no API key", "GET", "/v1/views/sales_day/rows/history?key=%7B%22user%22%3A%22ada%22%7D", "reader", nil, 200, "served"},
+		{"nor is it where it begins with a space", "GET", "/v1/views/sales_day/rows/events?key=%20%7B%7D", "reader", nil, 200, "served"},
+		{"a row's key opens nothing", "GET", "/v1/views/sales_day/rows/history?key=%7B%7D", "", nil, 401, "no_key"},
+		{"an API key beside a row's is one in the address", "GET", "/v1/views/sales_day/rows/history?key=%7B%7D&key=" + w.text["reader"], "reader", nil, 403, "key_in_address"},
 
 		{"other names are answered to once there are keys", "GET", "/v1/dashboards", "ops", http.Header{"Host": {"tidemark.example"}}, 200, "items"},
 		{"a page of a stranger can't use a key", "GET", "/v1/dashboards", "auditor", http.Header{"Origin": {"https://evil.example"}}, 403, "foreign_origin"},

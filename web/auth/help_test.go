@@ -132,6 +132,8 @@ func fakeEndpoints(r fiber.Router) {
 		return ok(c)
 	})
 	r.Get("/v1/views/:name/rows", ok)
+	r.Get("/v1/views/:name/rows/history", ok)
+	r.Get("/v1/views/:name/rows/events", ok)
 	r.Get("/v1/alerts/:name/log", ok)
 	r.Put("/v1/views/:name", ok)
 	r.Get("/", ok)
