@@ -90,8 +90,8 @@ func hold(views *runtime.Service, l *auth.Link, view, where, order string) (held
 	case own == nil:
 	case h.where == "":
 		h.where = where
-	default:
-		h.where += " AND (\n" + where + "\n)"
+	default: // AND would ask the reader's of rows for which the link's is NULL, and what fails there tells of them
+		h.where = "CASE WHEN " + h.where + " THEN (\n" + where + "\n) ELSE FALSE END"
 	}
 	return h, nil
 }
