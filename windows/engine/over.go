@@ -262,7 +262,7 @@ func (o *over) frame(c *query.OverCall, i, n int) (lo, hi int) {
 	switch {
 	case f.Start.Unbounded:
 	case f.Rows:
-		lo = int(min(max(int64(i)+f.Start.Offset, 0), int64(n)))
+		lo = away(i, f.Start.Offset, n)
 	case f.Start.Distance:
 		lo = o.reached(f.Start.Value, i, o.lo[i], false)
 	default:
@@ -271,13 +271,18 @@ func (o *over) frame(c *query.OverCall, i, n int) (lo, hi int) {
 	switch {
 	case f.End.Unbounded:
 	case f.Rows:
-		hi = int(min(max(int64(i)+f.End.Offset+1, 0), int64(n)))
+		hi = away(i+1, f.End.Offset, n)
 	case f.End.Distance:
 		hi = o.reached(f.End.Value, i, o.hi[i], true)
 	default:
 		hi = o.hi[i]
 	}
 	return lo, max(lo, hi)
+}
+
+// away is the place so many rows behind place i, of the n + 1 in front of, between and behind n rows.
+func away(i int, by int64, n int) int {
+	return min(max(i+int(min(max(by, -int64(n)), int64(n))), 0), n)
 }
 
 // reached is the first row whose place in the order is at or behind the value that row i has in a

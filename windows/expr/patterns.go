@@ -151,7 +151,8 @@ func bindGroups(name string, args []*Expr) (*Expr, error) {
 	bad := func(why string) error {
 		return &Mismatch{Name: name, Reason: name + " " + why}
 	}
-	if len(args) > 4 || !args[2].IsConst() || args[2].isNull() || args[2].Type.Elem.Kind != row.Varchar || !args[1].IsConst() || args[1].isNull() {
+	constant := func(e *Expr) bool { return e.IsConst() && !e.isNull() }
+	if len(args) > 4 || !constant(args[2]) || args[2].Type.Elem.Kind != row.Varchar || !constant(args[1]) || args[1].Type.Kind != row.Varchar {
 		return nil, bad("needs its pattern and the names of its groups as constants")
 	}
 	s, err := implicit(args[0], tVarchar)
@@ -204,7 +205,7 @@ func constText(name string, args []*Expr, at int) (string, error) {
 	if at >= len(args) {
 		return "", nil
 	}
-	if !args[at].IsConst() || args[at].isNull() {
+	if !args[at].IsConst() || args[at].isNull() || args[at].Type.Kind != row.Varchar {
 		return "", &Mismatch{Name: name, Reason: name + " needs its options as a constant text"}
 	}
 	return args[at].value.Str[0], nil
