@@ -287,3 +287,46 @@ func TestThePlanIsATreeWithWhatEachStepHolds(t *testing.T) {
 	do(t, ctx, chromedp.Navigate(s.url("/views/for_ever")))
 	see(t, ctx, ".plan-steps .warning", "kept for ever")
 }
+
+// A page that is left open is right also when the view beneath gets other columns, goes, and comes again.
+func TestAnOpenPageFollowsItsViewThroughOtherColumnsAndDeletion(t *testing.T) {
+	t.Parallel()
+	s := locked(t)
+	const byShop = `{"sql":"SELECT window_start, shop, sum(amount) AS amount FROM tumble(sales, ts, INTERVAL '1 minute') GROUP BY ALL","throttle":"0s"}`
+	s.must("PUT", "/v1/dashboards/lists", `{"title":"Lists","range":"now-1h","panels":[
+		{"id":"top","title":"Top","type":"toplist","view":"by_shop","x":"window_start","y":["amount"],"series":"shop"},
+		{"id":"sum","title":"Sum","type":"stat","view":"by_shop","x":"window_start","y":["amount"],"compare":"previous"}]}`, nil)
+	for i, name := range []string{"north", "south", "north"} {
+		s.shop(name, time.Duration(i/2+3)*time.Minute, float64(10*(i+1)))
+	}
+	s.settle("by_shop")
+	l := s.link("lists", `{}`)
+	ctx := browse(t)
+	for _, way := range []func(){
+		func() { do(t, ctx, chromedp.Navigate(s.url(l.URL))) },
+		func() {
+			do(t, ctx, chromedp.Navigate(s.url("/d/lists")), chromedp.SendKeys(chromedp.CSS(".signin input[name=key]"), s.key), chromedp.Click(chromedp.CSS(".signin button")))
+		},
+	} {
+		way()
+		see(t, ctx, "#panel-0 .panel-body", "north40")
+		see(t, ctx, "#panel-1 .panel-body", "60")
+		s.must("PUT", "/v1/views/by_shop", `{"sql":"SELECT window_start, shop, sum(amount) AS revenue FROM tumble(sales, ts, INTERVAL '1 minute') GROUP BY ALL","throttle":"0s"}`, nil)
+		see(t, ctx, "#panel-0 .panel-body", "by_shop has no column amount")
+		see(t, ctx, "#panel-1 .panel-body", "by_shop has no column amount")
+		s.must("PUT", "/v1/views/by_shop", byShop, nil)
+		see(t, ctx, "#panel-0 .panel-body", "north40")
+		s.must("DELETE", "/v1/views/by_shop", "", nil)
+		see(t, ctx, "#panel-0 .panel-body", "There is no view by_shop")
+		s.must("PUT", "/v1/views/by_shop", byShop, nil)
+		see(t, ctx, "#panel-0 .panel-body", "north40")
+		see(t, ctx, "#panel-1 .panel-body", "60")
+	}
+	// Opened while the view is not there: what may be put together is found out when it comes.
+	s.must("DELETE", "/v1/views/by_shop", "", nil)
+	do(t, ctx, chromedp.Navigate(s.url("/d/lists")))
+	see(t, ctx, "#panel-0 .panel-body", "There is no view by_shop")
+	s.must("PUT", "/v1/views/by_shop", byShop, nil)
+	see(t, ctx, "#panel-0 .panel-body", "north40")
+	see(t, ctx, "#panel-1 .panel-body", "60")
+}

@@ -2,11 +2,11 @@
 // the screen stays until something newer can take its place.
 
 import { h, patch } from "./dom.js";
-import { parse } from "./json.js";
+import { parse, stringify } from "./json.js";
 import { Rows } from "./rows.js";
 import { time, parseRange, identifier } from "./format.js";
-import { failure, empty, timeless, heavy, remark } from "./states.js";
-import { get } from "./server.js";
+import { failure, empty, timeless, heavy, lacking, remark } from "./states.js";
+import { get, link } from "./server.js";
 import { Feed, Alerts } from "./feeds.js";
 import { stat, toplist, bars, heatmap, histogram } from "./figures.js";
 import { table } from "./table.js";
@@ -18,6 +18,7 @@ const MOST_LISTED = 200; // rows that a table holds when its definition names no
 const MOST_LINES = 500; // rows of a list, from which on it asks for the largest alone
 const MOST_WHOLE = 50000; // rows that a page puts together; of more it shows nothing rather than a part
 const SAY_FOR = 15000; // how long something that happened is told
+const UNKNOWN = ["unknown_relation", "unknown_view", "unknown_stream", "unknown_alert"]; // what it follows is not there, yet or any more
 
 // passport is loaded when somebody asks where a number comes from.
 const passport = async (panel, at) => (await import("./passport.js")).passport(panel, at);
@@ -27,6 +28,14 @@ export function mount(root, live, board) {
   if (config.type === "text") return null;
   const kind = { feed: FeedPanel, alerts: AlertsPanel }[config.type] ?? ViewPanel;
   return new kind(root, config, live, board);
+}
+
+// columnsOf are the columns of a panel's view as they are now. A link may not ask for the view: it finds
+// them in its page.
+async function columnsOf({ view, id }) {
+  if (!link) return (await get(`/v1/views/${view}`)).columns.map(({ name, type, measure, merge }) => ({ name, type, measure, ...(merge && { merge }) }));
+  const page = new DOMParser().parseFromString(await (await fetch(location.href, { cache: "no-store" })).text(), "text/html");
+  return [...page.querySelectorAll("[data-panel]")].map((root) => JSON.parse(root.dataset.panel)).find((c) => c.id === id && c.view === view)?.columns;
 }
 
 // sortedBy orders entries by a column. Rows come nearly in order, so that is looked at first.
@@ -108,14 +117,20 @@ class Panel {
       this.board.note(m.as_of);
       const version = m.as_of.view_version;
       if (this.version !== undefined && version > this.version) this.event = { text: `rebuilt: version ${version}`, until: this.heard + SAY_FOR };
+      const other = version !== undefined && (this.version === undefined ? this.gone || !this.config.columns : version !== this.version);
       this.version = version ?? this.version;
+      if (other) this.edited?.();
     }
     if (m.type === "gap") this.event = { text: "changes were missed: shown anew", until: this.heard + SAY_FOR };
     if (m.type === "progress") this.catching = false;
     if (m.type === "error") {
       this.failed = m;
       this.dirty = this.forced = true;
-      if (m.code === "unknown_relation") this.retry = setTimeout(() => this.renew(), RETRY_UNKNOWN);
+      if ((m.missing = UNKNOWN.includes(m.code))) {
+        this.gone = true; // what comes under the name next is another view
+        this.version = undefined;
+        this.retry = setTimeout(() => this.renew(), RETRY_UNKNOWN);
+      }
       return;
     }
     if (this.take(m)) {
@@ -152,9 +167,39 @@ class Panel {
 // ViewPanel shows rows of a view.
 class ViewPanel extends Panel {
   started() {
-    this.rows = new Rows(this.measures(), this.config.x && this.temporal() ? this.config.x : undefined);
+    this.rows = this.none();
     this.body.addEventListener("click", (e) => this.#click(e));
     this.root.addEventListener("point", (e) => passport(this, e.detail));
+  }
+
+  // edited looks at the columns anew: those of an edited view, or of one that was not there when the
+  // page was made, are others, and with them what may be put together.
+  async edited() {
+    let columns;
+    try {
+      columns = await columnsOf(this.config);
+    } catch {
+      return; // it will be gone again, or the server away
+    }
+    this.gone = false;
+    if (!columns || stringify(columns) === stringify(this.config.columns)) return;
+    this.config.columns = columns;
+    this.sort = null;
+    this.chart?.clear();
+    this.rows = this.none();
+    this.renew();
+  }
+
+  // none is where the rows will be.
+  none() {
+    return new Rows(this.measures(), this.config.x && this.temporal() ? this.config.x : undefined);
+  }
+
+  // lacks are the columns that the panel is made of and its view does not have.
+  get lacks() {
+    const { type, x, y, series, columns } = this.config;
+    if (!columns || type === "table") return [];
+    return [x, ...(y ?? []), series].filter((name) => name && !this.column(name));
   }
 
   measures() {
@@ -343,6 +388,10 @@ class ViewPanel extends Panel {
       return heavy(this);
     }
     if (this.bounding || (this.bounded && this.fresh)) return; // what is here is but the beginning
+    if (this.lacks.length) {
+      this.chart?.clear();
+      return lacking(this);
+    }
     if (type === "timeseries" && !this.temporal()) timeless(this);
     else if (!this.rows.size) {
       this.chart?.clear();

@@ -21,9 +21,8 @@ export function remark(panel, quiet) {
 
 // failure says what failed, what can be done, and offers to try again.
 export function failure(panel) {
-  const { message, code, hint, request_id: id } = panel.failed;
+  const { message, code, hint, missing, request_id: id } = panel.failed;
   if (code === "read_only_link") return patch(panel.body, [h("div", { class: "state" }, h("strong", null, "Not part of this link"), h("p", null, "Who shared the page left this panel out: events and alerts are for those who can sign in."))]);
-  const missing = code === "unknown_relation";
   const view = panel.config.view;
   const details = [code, message, hint, id && `request ${id}`].filter(Boolean).join("\n");
   patch(panel.body, [
@@ -60,6 +59,21 @@ export function heavy(panel) {
     ),
   ]);
   panel.body.querySelector(".retry").onclick = () => panel.renew();
+}
+
+// lacking says that the view has not what the panel shows, such as after a column got another name.
+export function lacking(panel) {
+  const { view, columns } = panel.config;
+  const names = panel.lacks;
+  patch(panel.foot, []);
+  patch(panel.body, [
+    h(
+      "div",
+      { class: "state" },
+      h("strong", null, `${view} has no column ${names.join(", ")}`),
+      h("p", null, `It was edited, or the panel means another view. Its columns are ${columns.map((c) => c.name).join(", ")}: change the panel, or the view.`),
+    ),
+  ]);
 }
 
 // timeless says that a chart over time needs a column of time.
