@@ -241,6 +241,17 @@ func TestDashboardIsKeptAsItWasSent(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	// Who changes what somebody else has changed meanwhile is told, and may still replace it.
+	was := s.do("GET", "/v1/dashboards/shop", "", nil).header.Get("ETag")
+	now := s.do("PUT", "/v1/dashboards/shop", `{"title":"Mine"}`, http.Header{"If-Match": {was}})
+	if now.status != 200 || was == "" || now.header.Get("ETag") == was {
+		t.Errorf("%d %s %s", now.status, was, now.header.Get("ETag"))
+	}
+	for _, path := range []string{"/v1/dashboards/shop", "/v1/dashboards/none"} {
+		if a := s.do("PUT", path, `{"title":"Theirs"}`, http.Header{"If-Match": {was}}); a.status != 412 || !strings.Contains(a.body, "changed_meanwhile") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
 	s.json("PUT", "/v1/dashboards/shop", `{"title":"Other"}`, 200)
 	if m := s.json("GET", "/v1/dashboards", "", 200); len(m["items"].([]any)) != 1 {
 		t.Errorf("%v", m)

@@ -145,3 +145,26 @@ func TestAPanelIsAddedWithALivePreviewAndUndone(t *testing.T) {
 		t.Errorf("%d panels are kept though nothing was saved", got)
 	}
 }
+
+// Of two people who edit one dashboard, the second is told that there is something newer.
+func TestWhoSavesOverSomebodyElseIsToldBefore(t *testing.T) {
+	t.Parallel()
+	s := till(t)
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/d/till")), chromedp.Click(chromedp.CSS("#edit")), chromedp.WaitVisible(chromedp.CSS("#editing .save")))
+	s.must("PUT", "/v1/dashboards/till", `{"title":"Theirs","panels":[]}`, nil)
+	do(t, ctx, chromedp.Click(chromedp.CSS("#editing .save")))
+	see(t, ctx, "#editing .answer", "Somebody else has changed this dashboard")
+	var doc struct{ Title string }
+	if s.must("GET", "/v1/dashboards/till", "", &doc); doc.Title != "Theirs" {
+		t.Fatalf("the dashboard is %q", doc.Title)
+	}
+	see(t, ctx, "#editing .save", "Save over it")
+	do(t, ctx, chromedp.Click(chromedp.CSS("#editing .save")))
+	see(t, ctx, "h1", "Till")
+	become(t, ctx, `document.getElementById("editing").hidden`)
+	s.must("GET", "/v1/dashboards/till", "", &doc)
+	if doc.Title != "Till" {
+		t.Errorf("the dashboard is %q", doc.Title)
+	}
+}

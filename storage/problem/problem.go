@@ -95,7 +95,8 @@ func From(err error) *Problem {
 var titles = map[int]string{
 	400: "The request could not be understood", 401: "Sign in or send a key", 403: "Not allowed",
 	404: "Not found", 405: "This method is not for this address", 408: "The request took too long",
-	409: "The request is in conflict with what is there", 410: "No longer there", 413: "Too large",
+	409: "The request is in conflict with what is there", 410: "No longer there", 412: "Changed meanwhile",
+	413: "Too large",
 	415: "This kind of body is not taken", 421: "This server does not answer to that name",
 	422: "The request can't be carried out as it stands", 429: "Too many requests",
 	431: "The headers are too large", 500: "The server made a mistake", 503: "Not available now",

@@ -132,8 +132,8 @@ type Deps struct {
 
 type endpoints struct {
 	Deps
-	// notes is held by who changes annotations.
-	notes sync.Mutex
+	// notes is held by who changes annotations, boards by who changes a dashboard.
+	notes, boards sync.Mutex
 }
 
 // Mount adds the routes.

@@ -2,6 +2,8 @@ package api
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -86,7 +88,13 @@ func (e *endpoints) putDashboard(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	e.boards.Lock()
+	defer e.boards.Unlock()
 	was, exists := e.Dashboards.Get(catalog.Dashboard, n)
+	if asked := c.Get(fiber.HeaderIfMatch); asked != "" && (!exists || asked != "*" && asked != TagOf(was.Doc)) {
+		return problem.New(412, "changed_meanwhile", "the dashboard %s is not the one that the change was made to", n).
+			WithHint("GET it, make the change to what it is now, and send that under its ETag; without If-Match it replaces whatever is there")
+	}
 	entry, err := e.Dashboards.Put(catalog.Dashboard, n, doc, 0)
 	if err != nil {
 		return err
@@ -99,6 +107,7 @@ func (e *endpoints) putDashboard(c *fiber.Ctx) error {
 		return err
 	}
 	answer.Warnings = e.missing(&d)
+	c.Set(fiber.HeaderETag, TagOf(doc))
 	return created(c, !exists, answer)
 }
 
@@ -208,7 +217,14 @@ func (e *endpoints) getDashboard(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	c.Set(fiber.HeaderETag, TagOf(entry.Doc))
 	return c.JSON(answer)
+}
+
+// TagOf names what a dashboard's definition is now: a PUT under If-Match replaces that, and nothing newer.
+func TagOf(doc []byte) string {
+	sum := sha256.Sum256(doc)
+	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }
 
 // maySee returns a problem 403 when a key with patterns is not for all that a dashboard shows: its

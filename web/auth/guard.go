@@ -367,8 +367,8 @@ func OwnOrigin(c *fiber.Ctx, origin string) bool {
 // What pages of listed origins may send and see.
 const (
 	allowedMethods = "GET, HEAD, POST, PUT, DELETE"
-	allowedHeaders = "Authorization, Content-Type, Content-Encoding, Accept, Idempotency-Key, Tidemark-Key, Last-Event-ID"
-	exposed        = "X-Request-Id, Retry-After, Location, Idempotent-Replayed"
+	allowedHeaders = "Authorization, Content-Type, Content-Encoding, Accept, If-Match, Idempotency-Key, Tidemark-Key, Last-Event-ID"
+	exposed        = "ETag, X-Request-Id, Retry-After, Location, Idempotent-Replayed"
 )
 
 // preflight answers the question that a browser asks before a page's request. It comes without the

@@ -56,7 +56,7 @@ func (d Deps) board(name string) (b ui.Dashboard, doc api.Dashboard, err error) 
 		return b, doc, err
 	}
 	return ui.Dashboard{
-		Name: name, Title: doc.Title, Range: cmp.Or(doc.Range, "now-1h"), TZ: cmp.Or(doc.TZ, "UTC"), Doc: string(e.Doc), Managed: doc.Managed, Annotations: string(notes),
+		Name: name, Title: doc.Title, Range: cmp.Or(doc.Range, "now-1h"), TZ: cmp.Or(doc.TZ, "UTC"), Doc: string(e.Doc), Tag: api.TagOf(e.Doc), Managed: doc.Managed, Annotations: string(notes),
 	}, doc, nil
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 func (d Deps) overview(*fiber.Ctx) (content, error) {
-	o := ui.Overview{Address: d.Address, Dashboards: d.dashboards()}
+	o := ui.Overview{Address: d.Address, Dashboards: d.dashboards(false)}
 	for _, s := range d.Streams.List() {
 		st, err := d.Log.Stats(s.ID)
 		if err != nil {
@@ -164,15 +164,20 @@ func bytes(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-func (d Deps) dashboards() []ui.Link {
+// dashboards are all there are, or those that pages may change: what a file keeps is not among them.
+func (d Deps) dashboards(changed bool) []ui.Link {
 	var list []ui.Link
 	for _, e := range d.Definitions.List(catalog.Dashboard) {
 		var doc struct {
-			Title  string
-			Panels []json.RawMessage
+			Title   string
+			Managed string
+			Panels  []json.RawMessage
 		}
 		if json.Unmarshal(e.Doc, &doc) != nil || doc.Title == "" {
 			doc.Title = e.Name
+		}
+		if changed && doc.Managed != "" {
+			continue
 		}
 		list = append(list, ui.Link{Name: e.Name, Title: doc.Title, Note: plural(int64(len(doc.Panels)), "panel")})
 	}
@@ -181,7 +186,7 @@ func (d Deps) dashboards() []ui.Link {
 
 // build is the form that makes a view.
 func (d Deps) build(c *fiber.Ctx) (content, error) {
-	b := ui.Build{Stream: strings.Clone(c.Query("stream")), Sources: map[string][]ui.Column{}, Dashboards: d.dashboards(), Name: strings.Clone(c.Query("name"))}
+	b := ui.Build{Stream: strings.Clone(c.Query("stream")), Sources: map[string][]ui.Column{}, Dashboards: d.dashboards(true), Name: strings.Clone(c.Query("name"))}
 	for _, s := range d.Streams.List() {
 		b.Streams = append(b.Streams, s.Name)
 		columns := []ui.Column{}

@@ -144,7 +144,7 @@ func (d Deps) send(c *fiber.Ctx, x content) error {
 	case d.Keys != nil && !d.Keys.Known(c):
 		frame.Bare = true // names are for those who may see them
 	default:
-		frame.Dashboards = d.dashboards()
+		frame.Dashboards = d.dashboards(false)
 	}
 	if d.Keys != nil && x.link == "" {
 		frame.CSRF, frame.Who = d.Keys.Session(c)

@@ -34,7 +34,7 @@ func (d Deps) shared(c *fiber.Ctx) error {
 		return err
 	}
 	// What the editor would need is nobody's business here; what the panels are is.
-	b.Doc, b.Managed, b.Shared, b.Range, b.Filters = "{}", "", true, l.Range, string(filters)
+	b.Doc, b.Tag, b.Managed, b.Shared, b.Range, b.Filters = "{}", "", "", true, l.Range, string(filters)
 	d.panels(auth.With(c.UserContext(), l), &b, doc, l.Range)
 	return d.send(c, content{title: b.Title, link: text, frames: l.Origins, draw: func(nonce string) templ.Component { return ui.DashboardPage(nonce, b) }})
 }

@@ -47,7 +47,7 @@ func (d Deps) view(c *fiber.Ctx) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	p := ui.ViewPage{Name: info.Name, Kind: info.Kind, State: string(info.State), Reason: info.Reason, SQL: info.SQL, Plan: info.Plan, Dashboards: d.dashboards()}
+	p := ui.ViewPage{Name: info.Name, Kind: info.Kind, State: string(info.State), Reason: info.Reason, SQL: info.SQL, Plan: info.Plan, Dashboards: d.dashboards(true)}
 	if p.Kind == "" {
 		p.Kind = "view"
 	}

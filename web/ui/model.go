@@ -60,9 +60,9 @@ type ViewLine struct {
 type Dashboard struct {
 	Name, Title, Range, TZ string
 	Panels                 []Panel
-	// Doc is the definition as it is kept, for the editor. Managed names who else keeps it.
-	Doc, Managed string
-	MayEdit      bool
+	// Doc is the definition as it is kept, for the editor, and Tag its ETag. Managed names who else keeps it.
+	Doc, Tag, Managed string
+	MayEdit           bool
 	// Annotations are the notes of the range as JSON, [] when there are none.
 	Annotations string
 	// Shared: the page of a read-only link; Filters are the link's, as a JSON object.

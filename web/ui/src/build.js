@@ -3,7 +3,7 @@
 
 import { h } from "./dom.js";
 import { identifier, cell } from "./format.js";
-import { send } from "./server.js";
+import { get, send } from "./server.js";
 
 const PREVIEW = 8; // rows
 const numeric = (type) => /INT|DOUBLE|FLOAT|DECIMAL/.test(type);
@@ -171,8 +171,7 @@ function choice(view, columns, dashboards) {
 async function put(view, name, chosen) {
   let doc = { title: view.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()), range: "now-1h", tz: "UTC", panels: [] };
   if (name) {
-    const answer = await fetch(`/v1/dashboards/${name}`);
-    const { name: _, created, updated, warnings, ...kept } = await answer.json();
+    const { name: _, created, updated, warnings, ...kept } = await get(`/v1/dashboards/${name}`);
     doc = kept;
   } else {
     name = view;

@@ -187,19 +187,27 @@ export function edit(board, live) {
   const undoing = h("button", { type: "button", class: "undo", onclick: () => ((doc = JSON.parse(undo.pop())), draw()) }, "Undo");
   const title = h("input", { value: doc.title, "aria-label": "Title of the dashboard", maxlength: 200 });
   title.addEventListener("change", () => change((d) => (d.title = title.value)));
+  // theirs says that somebody else has saved meanwhile: nobody's changes go without a word.
+  let over = false;
+  const theirs = (button) => {
+    over = true;
+    button.textContent = "Save over it";
+    said.replaceChildren("Somebody else has changed this dashboard since you opened it: ", h("a", { href: location.pathname, target: "_blank" }, "see it"), ", or save over it.");
+  };
   patch(bar, []);
   bar.append(
     h("strong", null, "Editing"),
     title,
     h("button", { type: "button", class: "add", onclick: () => form(null) }, "Add a panel"),
     undoing,
-    h("button", { type: "button", class: "primary save", onclick: async () => {
+    h("button", { type: "button", class: "primary save", onclick: async (e) => {
       doc.title = title.value;
       try {
-        await send("PUT", `/v1/dashboards/${board.name}`, doc);
+        await send("PUT", `/v1/dashboards/${board.name}`, doc, over ? {} : { "If-Match": board.root.dataset.tag });
         location.reload();
       } catch (x) {
         said.textContent = x.message;
+        if (x.status === 412) theirs(e.target);
       }
     } }, "Save"),
     h("button", { type: "button", onclick: () => (JSON.stringify(doc) === before || confirm("Throw the changes away?")) && location.reload() }, "Cancel"),

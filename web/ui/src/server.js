@@ -16,8 +16,7 @@ export class Refused extends Error {
   }
 }
 
-export async function send(method, path, body) {
-  const headers = {};
+export async function send(method, path, body, headers = {}) {
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (link) headers.Authorization = `Bearer ${link}`;
   else if (meta("csrf") && method !== "GET") headers["X-CSRF-Token"] = meta("csrf");
