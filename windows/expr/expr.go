@@ -271,7 +271,13 @@ func (e *Expr) Eval(in *row.Batch, sel []int32, errs *Errors) *row.Vector {
 		rows = e.notNull(rows)
 	}
 	c := call{args: e.vectors, out: &e.out, rows: rows, errs: errs, n: in.Len, expr: e}
+	if e.Type.Class() != row.StringClass {
+		e.kernel(&c)
+		return &e.out
+	}
+	c.rows = c.within()
 	e.kernel(&c)
+	c.bound()
 	return &e.out
 }
 

@@ -122,15 +122,19 @@ type lambda struct {
 
 	in    row.Batch
 	rows  []int32 // the row of each element in it
+	bytes int     // of the texts, lists and STRUCTs in it
 	elems *row.Vector
 	errs  Errors
 }
 
-// How many elements are computed together: fewer where each makes lists of its own, so that what is
-// under way stays small whatever a few long lists make of each other.
+// How many elements are computed together: fewer where each makes lists of its own, has much of its
+// row, or is a text that may grow, so that what is under way stays small whatever a few long lists make
+// of each other.
 const (
 	lambdaBatch = 4096
 	nestedBatch = 4
+	textBatch   = 16
+	lambdaBytes = 4 << 20
 )
 
 // batch is how many elements the body is computed for at once.
@@ -165,7 +169,7 @@ func (l *lambda) reset(c *call) {
 	for _, v := range l.in.Cols {
 		v.Reset(v.Type)
 	}
-	l.in.Len, l.rows = 0, l.rows[:0]
+	l.in.Len, l.rows, l.bytes = 0, l.rows[:0], 0
 	l.errs.Reset()
 }
 
@@ -173,6 +177,11 @@ func (l *lambda) reset(c *call) {
 func (l *lambda) add(c *call, i int32) {
 	for k, a := range c.args[1:] {
 		l.in.Cols[len(l.params)+k].AppendFrom(a, int(i))
+	}
+	for _, v := range l.in.Cols {
+		if v.Type.Class() == row.StringClass {
+			l.bytes += len(v.Str[l.in.Len])
+		}
 	}
 	l.rows = append(l.rows, i)
 	l.in.Len++
@@ -229,7 +238,7 @@ func runLambda(c *call) {
 			if len(l.params) > 1 {
 				l.in.Cols[1].AppendInt64(int64(k) + 1)
 			}
-			if l.add(c, i); l.in.Len >= most {
+			if l.add(c, i); l.in.Len >= most || l.bytes >= lambdaBytes {
 				flush()
 			}
 		}
@@ -254,6 +263,9 @@ func (l *lambda) decode(c *call, i int32) bool {
 // reduceAll reduces the lists, several at a time.
 func (l *lambda) reduceAll(c *call) {
 	most := l.batch()
+	if l.params[0].Class() == row.StringClass {
+		most = min(most, textBatch)
+	}
 	var lists []*row.Vector
 	var rows []int32
 	elements := 0

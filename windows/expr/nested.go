@@ -653,7 +653,9 @@ func joinTexts(list, sep string) (string, *Failure) {
 			b.WriteString(sep)
 		}
 		b.WriteString(s)
-		n++
+		if n++; b.Len() > maxText {
+			return "", tooLong()
+		}
 	}
 	if n == 0 {
 		return "", errNull

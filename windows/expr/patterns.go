@@ -308,7 +308,9 @@ func regexReplace(re *regexp.Regexp, s, with string, all bool) string {
 	var b strings.Builder
 	at := 0
 	for _, m := range matches {
-		b.WriteString(s[at:m[0]])
+		if b.WriteString(s[at:m[0]]); b.Len() > maxText {
+			break
+		}
 		for i := 0; i < len(with); i++ {
 			if with[i] != '\\' || i+1 == len(with) {
 				b.WriteByte(with[i])
@@ -318,6 +320,9 @@ func regexReplace(re *regexp.Regexp, s, with string, all bool) string {
 			if g := int(with[i] - '0'); with[i]-'0' <= 9 {
 				if 2*g+1 < len(m) && m[2*g] >= 0 {
 					b.WriteString(s[m[2*g]:m[2*g+1]])
+				}
+				if b.Len() > maxText {
+					return b.String() // the row fails
 				}
 			} else {
 				b.WriteByte(with[i])

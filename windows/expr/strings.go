@@ -116,22 +116,25 @@ func (t table) texts() {
 			return substring(s, max(0, have-n)+1, n)
 		}), tVarchar, tBig))
 	}
-	t.define("replace", on(tVarchar, map3(str, str, str, str, func(s, from, to string) string {
-		if from == "" {
-			return s
+	t.define("replace", on(tVarchar, try3(str, str, str, str, func(s, from, to string) (string, *Failure) {
+		switch {
+		case from == "":
+			return s, nil
+		case len(to) > len(from) && strings.Count(s, from) > (maxText-len(s))/(len(to)-len(from)):
+			return "", tooLong()
 		}
-		return strings.ReplaceAll(s, from, to)
+		return strings.ReplaceAll(s, from, to), nil
 	}), tVarchar, tVarchar, tVarchar))
 	t.define("translate", on(tVarchar, map3(str, str, str, str, translate), tVarchar, tVarchar, tVarchar))
-	t.define("lpad", on(tVarchar, try3(str, i64, str, str, func(s string, n int64, pad string) (string, *Failure) {
+	t.define("lpad", on(tVarchar, inParts(try3(str, i64, str, str, func(s string, n int64, pad string) (string, *Failure) {
 		fill, err := padding("LPAD", s, n, pad)
 		return fill + substring(s, 1, n), err
-	}), tVarchar, tInt, tVarchar))
-	t.define("rpad", on(tVarchar, try3(str, i64, str, str, func(s string, n int64, pad string) (string, *Failure) {
+	})), tVarchar, tInt, tVarchar))
+	t.define("rpad", on(tVarchar, inParts(try3(str, i64, str, str, func(s string, n int64, pad string) (string, *Failure) {
 		fill, err := padding("RPAD", s, n, pad)
 		return substring(s, 1, n) + fill, err
-	}), tVarchar, tInt, tVarchar))
-	t.define("repeat", on(tVarchar, try2(str, i64, str, func(s string, n int64) (string, *Failure) {
+	})), tVarchar, tInt, tVarchar))
+	t.define("repeat", on(tVarchar, inParts(try2(str, i64, str, func(s string, n int64) (string, *Failure) {
 		if n <= 0 {
 			return "", nil
 		}
@@ -139,7 +142,7 @@ func (t table) texts() {
 			return "", outOfRange("repeat would make a text of more than %d bytes", maxText)
 		}
 		return strings.Repeat(s, int(n)), nil
-	}), tVarchar, tBig))
+	})), tVarchar, tBig))
 	t.define("to_base64", on(tVarchar, map1(str, str, func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }), tBlob))
 	t.alias("to_base64", "base64")
 	t.define("from_base64", on(tBlob, try1(str, str, func(s string) (string, *Failure) {
@@ -200,9 +203,6 @@ func (t table) texts() {
 	t.define("hamming", on(tBig, try2(str, str, i64, hamming), tVarchar, tVarchar))
 	t.alias("hamming", "mismatches")
 }
-
-// maxText bounds what a function may build from a small argument.
-const maxText = 64 << 20
 
 func runes(s string) int64 { return int64(utf8.RuneCountInString(s)) }
 
@@ -440,7 +440,9 @@ func bindConcatWS(name string, args []*Expr) (*Expr, error) {
 				if !first {
 					b = append(b, c.args[0].Str[i]...)
 				}
-				b, first = append(b, v.Str[i]...), false
+				if b, first = append(b, v.Str[i]...), false; len(b) > maxText {
+					break // the row fails
+				}
 			}
 			c.out.Str[i] = string(b)
 		}
