@@ -18,6 +18,10 @@ func (e *Engine) build(own Config) error {
 	if err != nil {
 		return err
 	}
+	if b.ids > mostOperators {
+		return problem.New(422, "sql_too_complex", "the SQL has %d aggregates, window functions of different PARTITION BY and the like; at most %d are supported", b.ids, mostOperators).
+			WithHint("make views of parts of it")
+	}
 	*outs = append(*outs, e.emit)
 	return nil
 }
@@ -33,7 +37,17 @@ type builder struct {
 	// panes are those of the hops whose windows an aggregate behind them groups by.
 	panes map[*query.Assign]*paneSpan
 	sess  map[*query.Assign]*sessions
-	ids   byte
+	ids   int
+}
+
+// mostOperators is how many operators with state a plan has at most: their numbers are a byte of the
+// state's keys, and one more ends a scan of the last one's.
+const mostOperators = 255
+
+// id gives an operator with state its number.
+func (b *builder) id() byte {
+	b.ids++
+	return byte(b.ids - 1)
 }
 
 func (b *builder) count(n query.Node) {
@@ -76,20 +90,17 @@ func (b *builder) node(n query.Node, last bool) (*targets, error) {
 			outs = &o.outs
 		}
 	case *query.TopN:
-		o := newTopN(b.e, b.ids, n, grows(n.In))
-		b.ids++
+		o := newTopN(b.e, b.id(), n, grows(n.In))
 		err = b.connect(n.In, o, false)
 		b.e.ops = append(b.e.ops, o)
 		outs = &o.outs
 	case *query.FinalOnly:
-		o := newFinalOnly(b.e, b.ids, n)
-		b.ids++
+		o := newFinalOnly(b.e, b.id(), n)
 		err = b.connect(n.In, o, false)
 		b.e.ops = append(b.e.ops, o)
 		outs = &o.outs
 	case *query.Over:
-		o := newOver(b.e, b.ids, n, grows(n.In))
-		b.ids++
+		o := newOver(b.e, b.id(), n, grows(n.In))
 		err = b.connect(n.In, o, false)
 		b.e.ops = append(b.e.ops, o)
 		outs = &o.outs
@@ -250,14 +261,13 @@ func (b *builder) aggregate(n *query.Aggregate, last bool) (*aggregate, error) {
 		span.allowed = b.e.function(hop.assign.Number, b.own).AllowedLateness
 		b.panes[hop.assign] = span
 	}
-	a, err := newAggregate(b.e, b.ids, n, last, from)
+	a, err := newAggregate(b.e, b.id(), n, last, from)
 	if err != nil {
 		return nil, err
 	}
 	if span != nil {
 		a.ties, a.panes = hop.ties, newPanes(a, span, hop.bounds)
 	}
-	b.ids++
 	if err := b.connect(n.In, a, false); err != nil {
 		return nil, err
 	}
@@ -408,12 +418,12 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 		if !ok {
 			return nil, unsupported("a session's gap can't have months, and this is %s", n.Size)
 		}
+		id := b.id()
 		o := &sessions{
-			e: b.e, id: b.ids, number: n.Number, kind: windows.Sessions{Gap: gap}, timeCol: n.TimeCol, keys: n.Keys,
+			e: b.e, id: id, number: n.Number, kind: windows.Sessions{Gap: gap}, timeCol: n.TimeCol, keys: n.Keys,
 			where: n.Where, unsure: n.Unsure, options: options, table: map[string][]int32{}, start: row.NewVector(ts, 0),
-			cold: newCold(b.e, spaceSession, b.ids),
+			cold: newCold(b.e, spaceSession, id),
 		}
-		b.ids++
 		b.sess[n] = o
 		b.e.sessions = append(b.e.sessions, o)
 		b.e.windows = append(b.e.windows, o)
@@ -440,10 +450,9 @@ func (b *builder) assign(n *query.Assign) (*targets, error) {
 		if !ok {
 			return nil, unsupported("the size of slide can't have months, and this is %s", n.Size)
 		}
-		o := newSliding(b.e, b.ids, n.In.Fields())
+		o := newSliding(b.e, b.id(), n.In.Fields())
 		o.number, o.kind, o.timeCol, o.keys, o.where = n.Number, windows.Sliding{Size: size}, n.TimeCol, n.Keys, n.Where
 		o.options, o.unsure = options, n.Unsure
-		b.ids++
 		b.e.windows = append(b.e.windows, o)
 		b.e.ops = append(b.e.ops, o)
 		return &o.outs, b.connect(n.In, o, false)

@@ -84,3 +84,30 @@ counts
 		t.Error(diff(want, got))
 	}
 }
+
+// The number of an operator is a byte of the keys under which it keeps its state: two with one number
+// would take each other's.
+func TestMoreOperatorsThanNumbersAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, more := range []bool{false, true} {
+		s := &script{t: t}
+		s.reset()
+		s.declare("s k VARCHAR, v BIGINT")
+		s.sql = "SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k"
+		plan, err := query.Compile(parseKept, s, s.sql, query.Options{})
+		s.must(err)
+		s.cfg.Streams = []windows.TrackedStream{{Stream: 1}}
+		root := plan.Root
+		have := mostOperators - 1
+		if more {
+			have++
+		}
+		for range have {
+			root = query.NewOver(root, []query.OverCall{{Name: "row_number", Type: row.Scalar(row.BigInt), Filter: -1, Default: -1}})
+		}
+		plan.Root = root
+		if _, err := New(plan, s.cfg); (err != nil) != more {
+			t.Errorf("%d operators: %v", have+1, err)
+		}
+	}
+}
