@@ -286,6 +286,13 @@ func TestThePlanIsATreeWithWhatEachStepHolds(t *testing.T) {
 	s.must("PUT", "/v1/views/for_ever", `{"sql":"SELECT shop, count(*) AS n FROM sales GROUP BY shop"}`, nil)
 	do(t, ctx, chromedp.Navigate(s.url("/views/for_ever")))
 	see(t, ctx, ".plan-steps .warning", "kept for ever")
+	// A text that holds line ends is one of its line. The page is that of the view as it is now, and says when there is none.
+	s.must("PUT", "/v1/views/for_ever", `{"sql":"SELECT shop AS \"the\nshop\", sum(amount) AS taken FROM sales WHERE shop <> 'a\nb' GROUP BY shop"}`, nil)
+	see(t, ctx, "#view-rows", "north")
+	see(t, ctx, ".plan-steps", "filter")
+	see(t, ctx, "main", "taken")
+	s.must("DELETE", "/v1/views/for_ever", "", nil)
+	see(t, ctx, "#row-count", "there is no view")
 }
 
 // A page that is left open is right also when the view beneath gets other columns, goes, and comes again.

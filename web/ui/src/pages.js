@@ -52,8 +52,15 @@ export function viewPage(live) {
   let dirty = false;
   const first = columns[0]?.name;
   const newest = /^[A-Z]+(\(\d+,\d+\))?$/.test(columns[0]?.type ?? "") && columns[0].type !== "JSON" ? { order: `${identifier(first)} DESC`, limit: MOST_ROWS } : {};
+  let version;
+  let gone; // why nothing more comes
   live.subscribe({ to: root.dataset.view, from: "snapshot", ...newest }, (m) => {
-    if (m.type === "snapshot") rows.snapshot(m);
+    const now = m.as_of?.view_version ?? version;
+    const edited = now !== version || (m.type === "error" && m.code === "unknown_column"); // what it was sorted by
+    if (version !== undefined && edited && !document.querySelector("dialog[open]")) return location.reload(); // other columns, another plan
+    version = now;
+    if (m.type === "error") gone = m.message;
+    else if (m.type === "snapshot") rows.snapshot(m);
     else if (m.type === "changes") rows.changes(m, Date.now());
     else if (m.as_of) {
       rows.asOf = m.as_of;
@@ -70,7 +77,7 @@ export function viewPage(live) {
     dirty = false;
     const list = [...rows].sort((a, b) => (a.row[first] < b.row[first] ? 1 : -1)).slice(0, MOST_ROWS);
     const count = document.getElementById("row-count");
-    if (count) count.textContent = rows.size < MOST_ROWS ? rows.size === 1 ? "1 row" : `${rows.size} rows` : `the ${columns[0]?.type === "TIMESTAMP" ? "newest" : "first"} ${list.length} rows`;
+    if (count) count.textContent = gone ? `no longer followed: ${gone}` : rows.size < MOST_ROWS ? rows.size === 1 ? "1 row" : `${rows.size} rows` : `the ${columns[0]?.type === "TIMESTAMP" ? "newest" : "first"} ${list.length} rows`;
     patch(
       root,
       list.map((e) =>

@@ -18,7 +18,7 @@ function facts(text) {
 }
 
 function step(o) {
-  const [, name, rest] = /^(\S+)\s*(.*)$/.exec(o.text);
+  const [, name, rest] = /^(\S+)\s*(.*)$/s.exec(o.text); // a text or a name in it may hold line ends
   const badge = (kind, text, title) => h("span", { class: `badge ${kind}`, title }, text);
   return [
     h(

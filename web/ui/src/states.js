@@ -2,7 +2,7 @@
 
 import { h, patch } from "./dom.js";
 import { time, ago, identifier } from "./format.js";
-import { get } from "./server.js";
+import { get, link } from "./server.js";
 
 // remark is the line beside a panel's title: the most urgent thing that holds of it, or what is
 // special about it.
@@ -22,8 +22,9 @@ export function remark(panel, quiet) {
 // failure says what failed, what can be done, and offers to try again.
 export function failure(panel) {
   const { message, code, hint, missing, request_id: id } = panel.failed;
+  const { view } = panel.config;
   if (code === "read_only_link") return patch(panel.body, [h("div", { class: "state" }, h("strong", null, "Not part of this link"), h("p", null, "Who shared the page left this panel out: events and alerts are for those who can sign in."))]);
-  const view = panel.config.view;
+  if (code === "no_snapshot") return patch(panel.body, [h("div", { class: "state" }, h("strong", null, `${view} is no view`), h("p", null, "A stream is shown as a feed, an alert as a list of alerts: choose another type for the panel, or make a view."))]);
   const details = [code, message, hint, id && `request ${id}`].filter(Boolean).join("\n");
   patch(panel.body, [
     h(
@@ -36,7 +37,7 @@ export function failure(panel) {
         "div",
         { class: "row center" },
         h("button", { type: "button", class: "retry" }, "Try again"),
-        missing ? h("a", { class: "button", href: `/new?name=${encodeURIComponent(view)}` }, "Make it") : h("button", { type: "button", class: "copy", "data-copy": details }, "Copy details"),
+        missing ? link ? null : h("a", { class: "button", href: `/new?name=${encodeURIComponent(view)}` }, "Make it") : h("button", { type: "button", class: "copy", "data-copy": details }, "Copy details"),
       ),
     ),
   ]);
