@@ -375,7 +375,7 @@ func TestViewsLifeOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	s.Stream("checkouts", checkouts)
-	if m := s.do("PUT", "/v1/views/revenue?dry_run=true", revenue, 200); m["name"] != "revenue" {
+	if m := s.do("PUT", "/v1/views/revenue?dry_run=true", revenue, 200); m["name"] != "revenue" || m["created"] != nil {
 		t.Errorf("%v", m)
 	}
 	s.do("GET", "/v1/views/revenue", "", 404)

@@ -42,8 +42,9 @@ type Info struct {
 	Sealed *SealedInfo `json:"sealed,omitempty"`
 	// Verified is how the last comparison with the batch answer ended; nil: there was none.
 	Verified *Verified `json:"verified,omitempty"`
-	Created  time.Time `json:"created"`
-	Updated  time.Time `json:"updated"`
+	// Created and Updated are left out of a dry run, which makes nothing.
+	Created time.Time `json:"created,omitzero"`
+	Updated time.Time `json:"updated,omitzero"`
 	// DryRun, in the answer of a dry run, says what the definition would do.
 	DryRun *DryRun `json:"dry_run,omitempty"`
 }
