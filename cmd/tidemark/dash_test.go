@@ -232,6 +232,27 @@ func TestFromStreamToPanelByKeyboardAlone(t *testing.T) {
 	})
 }
 
+// The names of streams and columns may be words of SQL.
+func TestTheFormMakesAViewOfAStreamNamedOrder(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.must("PUT", "/v1/streams/order", `{"time_field":"end","columns":{"end":"TIMESTAMP","group":"VARCHAR","sum of \"it\"":"DOUBLE"}}`, nil)
+	s.must("POST", "/v1/streams/order/events", fmt.Sprintf(`{"end":%q,"group":"a","sum of \"it\"":41.5}`, time.Now().UTC().Format(time.RFC3339)), nil)
+	ctx := browse(t)
+	do(t, ctx, chromedp.Navigate(s.url("/new")), chromedp.Evaluate[chromedp.Void](`(() => {
+		const f = document.getElementById("build");
+		const choose = (e, v) => { e.value = v; e.dispatchEvent(new Event("input", { bubbles: true })); };
+		choose(f.elements.measure, "sum");
+		f.querySelector("[name=group]").click();
+	})()`))
+	see(t, ctx, "#build-check", `Columns: window_start, group, sum of "it"`)
+	see(t, ctx, "#build-preview", "41.5")
+	do(t, ctx, chromedp.Click(chromedp.CSS("#build .primary")), chromedp.WaitVisible(chromedp.CSS(".put-panel .primary")), chromedp.Click(chromedp.CSS(".put-panel .primary")))
+	become(t, ctx, `location.pathname.startsWith("/d/")`)
+	become(t, ctx, `document.querySelectorAll("#board .panel").length >= 4 && !document.querySelector("#board .state, #board .skeleton")`)
+	see(t, ctx, "#board", "41.5")
+}
+
 func TestDeadLetterIsMendedAndSentAgain(t *testing.T) {
 	t.Parallel()
 	s := till(t)

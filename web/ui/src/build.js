@@ -55,7 +55,8 @@ export function build() {
     const groups = [...form.querySelectorAll("[name=group]:checked")].map((x) => identifier(x.value));
     const window = f.window.value;
     const time = columns().find((c) => c.measure)?.name;
-    const from = window ? `tumble(${f.stream.value}, ${time ? identifier(time) : "_append_time"}, INTERVAL '${window}')` : f.stream.value;
+    const stream = identifier(f.stream.value); // order is a name too
+    const from = window ? `tumble(${stream}, ${time ? identifier(time) : "_append_time"}, INTERVAL '${window}')` : stream;
     const select = [window ? "window_start" : null, ...groups, measure()].filter(Boolean).join(", ");
     const where = f.where.value.trim();
     f.sql.value = `SELECT ${select}\nFROM ${from}${where ? `\nWHERE ${where}` : ""}${window || groups.length ? "\nGROUP BY ALL" : ""}`;
@@ -71,7 +72,7 @@ export function build() {
       const sql = f.sql.value;
       if (!sql) return;
       try {
-        const answer = await send("PUT", `/v1/views/${f.name.value || "draft"}?dry_run=true`, { sql });
+        const answer = await send("PUT", `/v1/views/${encodeURIComponent(f.name.value || "draft")}?dry_run=true`, { sql });
         if (sql !== f.sql.value) return;
         check.className = "answer good";
         look(sql, answer.columns ?? []);
@@ -115,7 +116,7 @@ export function build() {
   form.addEventListener("submit", async (e) => {
     e.preventDefault();
     try {
-      const made = await send("PUT", `/v1/views/${f.name.value}`, { sql: f.sql.value });
+      const made = await send("PUT", `/v1/views/${encodeURIComponent(f.name.value)}`, { sql: f.sql.value });
       const built = document.getElementById("built");
       built.replaceChildren(h("p", { class: "verdict equal", tabindex: "-1" }, `✓ ${made.name} is made and fills itself. `, h("a", { href: `/views/${made.name}` }, "See its rows")), choice(made.name, made.columns, dashboards));
       built.firstChild.focus();
@@ -142,7 +143,7 @@ export function suggestions(view, columns) {
   if (time && y.length) list.push({ type: "timeseries", title: `${title}, over time`, view, x: time, y, ...(words.length ? { series: words[0] } : {}) });
   if (y.length && (!words.length || sums)) list.push({ type: "stat", title: `${y[0].replaceAll("_", " ")}${time ? ", newest window" : ""}`, view, y, ...(time ? { x: time } : {}) });
   if (words.length && y.length) list.push({ type: "toplist", title: `${title}, ${time && sums !== "sum" ? "newest" : "largest"}`, view, y, series: words[0], limit: 10, ...(time ? { x: time } : {}) });
-  list.push({ type: "table", title: `Rows of ${view}`, view, limit: 50, ...(time ? { x: time, order: `${time} DESC` } : {}) });
+  list.push({ type: "table", title: `Rows of ${view}`, view, limit: 50, ...(time ? { x: time, order: `${identifier(time)} DESC` } : {}) });
   return list;
 }
 
