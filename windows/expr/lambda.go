@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"slices"
 	"strings"
 
 	"tidemark/storage/row"
@@ -87,7 +88,7 @@ func Lambda(name string, list *Expr, first int, params []string, body *Expr) (*E
 	if err != nil {
 		return nil, err
 	}
-	l := &lambda{kind: kind, params: types[:len(params)], limit: maxText}
+	l := &lambda{kind: kind, params: types[:len(params)], limit: maxText, most: mostElements, outer: true}
 	args := []*Expr{list}
 	place := map[int]int{}
 	for _, c := range body.Reads() {
@@ -99,6 +100,7 @@ func Lambda(name string, list *Expr, first int, params []string, body *Expr) (*E
 		args = append(args, Column(c, body.columnField(c)))
 	}
 	l.body = body.Renumber(func(c int) int { return place[c] })
+	l.find()
 	e := &Expr{Type: t, Text: text, form: formCall, kernel: runLambda, args: args, nullable: true, lambda: l}
 	return e.fold(), nil
 }
@@ -118,7 +120,14 @@ type lambda struct {
 	kind   lambdaKind
 	params []row.Type
 	body   *Expr
-	limit  int // of what it makes of one row, in bytes
+	limit  int   // of what it makes of one row, in bytes
+	most   int64 // mostElements
+
+	// inner are the lambda functions in the body, without those in theirs. work counts for each row of
+	// the batch in work the elements that were computed, also by those.
+	inner []*lambda
+	outer bool // in no other's body
+	work  []int64
 
 	in    row.Batch
 	rows  []int32 // the row of each element in it
@@ -132,27 +141,48 @@ type lambda struct {
 // of each other.
 const (
 	lambdaBatch = 4096
-	nestedBatch = 4
+	nestedBatch = 4 // and 1 where those make lists of lists
 	textBatch   = 16
 	lambdaBytes = 4 << 20
+	// mostElements is for how many elements lambda functions are computed at most for one row, those inside
+	// one another together: a few of them over a list of a hundred would have no end.
+	mostElements = 1 << 24
 )
 
 // batch is how many elements the body is computed for at once.
 func (l *lambda) batch() int {
 	n := lambdaBatch
+	for _, in := range l.inner {
+		if n = min(n, nestedBatch); len(in.inner) > 0 {
+			n = 1
+		}
+	}
+	return n
+}
+
+// find finds the lambda functions in the body.
+func (l *lambda) find() {
 	l.body.walk(func(e *Expr) {
 		if e.lambda != nil {
-			n = nestedBatch
+			l.inner = append(l.inner, e.lambda)
+			e.lambda.outer = false
 		}
 	})
-	return n
+}
+
+// begin begins to count for n rows.
+func (l *lambda) begin(n int) {
+	l.work = slices.Grow(l.work[:0], n)[:n]
+	clear(l.work)
 }
 
 func (l *lambda) clone() *lambda {
 	if l == nil {
 		return nil
 	}
-	return &lambda{kind: l.kind, params: l.params, body: l.body.Clone(), limit: l.limit}
+	c := &lambda{kind: l.kind, params: l.params, body: l.body.Clone(), limit: l.limit, most: l.most, outer: l.outer}
+	c.find()
+	return c
 }
 
 // reset makes the batch of the body empty.
@@ -189,14 +219,29 @@ func (l *lambda) add(c *call, i int32) {
 
 // eval computes the body; a row fails with the first of its elements that does.
 func (l *lambda) eval(c *call) *row.Vector {
+	for _, in := range l.inner {
+		in.begin(l.in.Len)
+	}
 	out := l.body.Eval(&l.in, nil, &l.errs)
 	l.errs.Each(func(f Failure) { c.fail(l.rows[f.Row], &f) })
+	for k, i := range l.rows {
+		l.work[i]++
+		for _, in := range l.inner {
+			l.work[i] += in.work[k]
+		}
+		if l.work[i] > l.most {
+			c.fail(i, outOfRange("lambda functions would be computed for more than %d elements of one row", l.most))
+		}
+	}
 	return out
 }
 
 // runLambda is the kernel of what Lambda binds.
 func runLambda(c *call) {
 	l := c.expr.lambda
+	if l.outer {
+		l.begin(c.n)
+	}
 	l.reset(c)
 	if l.kind == reduces {
 		l.reduceAll(c)

@@ -130,3 +130,62 @@ func TestWhatALambdaMakesIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// Ten functions over a list of a hundred, each in the body of the one before, are computed for 10^20
+// elements, and what comes of it is a number.
+func TestHowOftenLambdasAreComputedIsBounded(t *testing.T) {
+	t.Parallel()
+	list := row.NewVector(tBig, 100)
+	for i := range 100 {
+		list.AppendInt64(int64(i))
+	}
+	b := row.NewBatch([]row.Field{{Name: "l", Type: row.ListOf(tBig)}}, 3)
+	for _, n := range []int{100, 1, 100} {
+		list.Truncate(n)
+		b.Cols[0].AppendString(string(row.EncodeList(nil, list)))
+		for i := n; i < 100; i++ {
+			list.AppendInt64(int64(i))
+		}
+		b.Len++
+	}
+	column := Column(0, row.Field{Name: "l", Type: row.ListOf(tBig)})
+	param := func(n int) *Expr { return Param(n, row.Field{Name: "p", Type: tBig}) }
+	const depth = 10
+	e := param(depth - 1)
+	for k := range depth {
+		first := depth - 1 - k
+		made, err := Lambda("list_transform", column, first, []string{"x"}, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := Call("+", []*Expr{param(first), param(first + 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err = Lambda("list_reduce", made, first, []string{"a", "b"}, sum); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var bounded func(e *Expr)
+	bounded = func(e *Expr) {
+		e.walk(func(e *Expr) {
+			if e.lambda != nil {
+				e.lambda.most = 10_000
+				bounded(e.lambda.body)
+			}
+		})
+	}
+	bounded(e)
+	var errs Errors
+	v := e.Eval(b, nil, &errs)
+	if !errs.Failed(0) || errs.Failed(1) || !errs.Failed(2) || v.I64[1] != 0 {
+		t.Errorf("failures %t, %t and %t, want those of the long lists; of the short one %d", errs.Failed(0), errs.Failed(1), errs.Failed(2), v.I64[1])
+	}
+	// What one batch took does not count for the next.
+	errs.Reset()
+	for range 20 {
+		if e.Eval(b, []int32{1}, &errs); errs.Any() {
+			t.Fatal("a short list fails when it is computed again")
+		}
+	}
+}
