@@ -40,15 +40,9 @@ func TestViewsWithoutMemoryGiveTheSame(t *testing.T) {
 	}
 }
 
-// A view whose state was written in a format of an earlier program is made again of the log beside
-// its rows, and its change stream goes on; when the log no longer reaches back, it says so.
-func TestViewOfAnEarlierFormatIsMadeAgain(t *testing.T) {
-	t.Parallel()
-	w := viewtest.New(t)
-	w.Stream("checkouts", checkouts)
-	w.View("total", storyViews["total"])
-	w.Until("total", w.Post("checkouts", 0, sale("12:00:10", "DE", 5)))
-	before := standing(t, w, "total")
+// withoutFormat takes the formats of all states away: they are in that of an earlier program.
+func withoutFormat(t *testing.T, w *viewtest.World) {
+	t.Helper()
 	between(t, w, func(store *kv.Store) {
 		b := store.NewBatch()
 		prefix := []byte{byte(kv.State)}
@@ -65,6 +59,18 @@ func TestViewOfAnEarlierFormatIsMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A view whose state was written in a format of an earlier program is made again of the log beside
+// its rows, and its change stream goes on; when the log no longer reaches back, it says so.
+func TestViewOfAnEarlierFormatIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := viewtest.New(t)
+	w.Stream("checkouts", checkouts)
+	w.View("total", storyViews["total"])
+	w.Until("total", w.Post("checkouts", 0, sale("12:00:10", "DE", 5)))
+	before := standing(t, w, "total")
+	withoutFormat(t, w)
 	w.Until("total", w.Post("checkouts", 0, sale("12:00:20", "DE", 4)))
 	diff(t, w.Rows("total", runtime.RowsQuery{}), `provisional 0 {"n":2,"s":9}`+"\n")
 	if isGap(w, "total", before) {
@@ -73,6 +79,55 @@ func TestViewOfAnEarlierFormatIsMadeAgain(t *testing.T) {
 	if info, err := w.Views.Get("total"); err != nil || info.Rebuilding || strings.Contains(info.Reason, "format") {
 		t.Errorf("%+v %v", info, err)
 	}
+}
+
+// Where retention has removed what the view is made of it is not made again by itself: its rows stay as
+// they are, and it says what a rebuild would do.
+func TestViewOfAnEarlierFormatOnATrimmedLogKeepsItsRows(t *testing.T) { // R4
+	t.Parallel()
+	w, pass := trimmedWorld(t)
+	w.View("tumbles", sealedViews["tumbles"])
+	w.View("total", `{"sql":"SELECT count(*) AS n, sum(amount) AS s FROM checkouts","throttle":"0s"}`)
+	views := []string{"tumbles", "total"}
+	first := w.Post("checkouts", 0, sale("12:00:10", "DE", 5))
+	for _, view := range views {
+		w.Until(view, first)
+	}
+	pass(2 * time.Hour)
+	second := w.Post("checkouts", 0, sale("12:05:10", "DE", 8))
+	rows := map[string]string{}
+	for _, view := range views {
+		w.Until(view, second)
+		rows[view] = w.Rows(view, runtime.RowsQuery{})
+	}
+	trim(w)
+	withoutFormat(t, w)
+	third := w.Post("checkouts", 0, sale("12:06:10", "DE", 2))
+	for range 2 {
+		for _, view := range views {
+			if _, err := w.Views.Rows(t.Context(), view, runtime.RowsQuery{After: third, Wait: viewtest.Patience}); problemOf(err) != "409 view_failed" {
+				t.Fatalf("%s: %v", view, err)
+			}
+			info, err := w.Views.Get(view)
+			if err != nil || info.State != runtime.Failed || !strings.Contains(info.Reason, "format") || !strings.Contains(info.Reason, "rebuild makes it of what is there") {
+				t.Errorf("%s: %s %q %v", view, info.State, info.Reason, err)
+			}
+			diff(t, w.Rows(view, runtime.RowsQuery{}), rows[view])
+		}
+		w.Reopen()
+	}
+	if _, err := w.Views.Rebuild(t.Context(), "tumbles"); err != nil {
+		t.Fatal(err)
+	}
+	untilBuilt(w, "tumbles")
+	w.Until("tumbles", third)
+	diff(t, w.Rows("tumbles", runtime.RowsQuery{}), rows["tumbles"]+`provisional 0 {"window_start":"2024-01-01T12:06:00Z","country":"DE","revenue":2,"n":1}`+"\n")
+	if _, err := w.Views.Rebuild(t.Context(), "total"); err != nil {
+		t.Fatal(err)
+	}
+	untilBuilt(w, "total")
+	w.Until("total", third)
+	diff(t, w.Rows("total", runtime.RowsQuery{}), `provisional 0 {"n":2,"s":10}`+"\n")
 }
 
 // What a view keeps in memory is told from its start on, not from its first epoch.

@@ -172,6 +172,9 @@ func (w *worker) reload() error {
 	}
 	err = w.eng.Recover(w.v.state(version), w.svc.StateBytes)
 	if errors.Is(err, engine.ErrFormat) {
+		if !w.svc.reachesBack(w.doc) {
+			return fatal{fmt.Errorf("%w, and the log no longer reaches back to where the view begins: POST /v1/views/%s/rebuild makes it of what is there", err, w.v.name)}
+		}
 		return fatal{fmt.Errorf("%w: POST /v1/views/%s/rebuild makes it again of the log", err, w.v.name)}
 	}
 	if err != nil {
