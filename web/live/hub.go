@@ -100,6 +100,9 @@ func (h *Hub) admit(l line, client Client) error {
 	return nil
 }
 
+// serverStops is the code of a line that comes when all are being sent away.
+const serverStops = "server_stops"
+
 // room says whether another line would be taken in.
 func (h *Hub) room(client Client) error {
 	h.mu.Lock()
@@ -110,7 +113,7 @@ func (h *Hub) room(client Client) error {
 func (h *Hub) roomLocked(client Client) error {
 	switch {
 	case h.mu.draining:
-		p := problem.New(503, "server_stops", "the server is stopping").WithHint("connect again in a few seconds")
+		p := problem.New(503, serverStops, "the server is stopping").WithHint("connect again in a few seconds")
 		p.RetryAfter = 2
 		return p
 	case len(h.mu.lines) >= h.opts.MaxSockets:

@@ -64,9 +64,12 @@ func (h *Hub) serve(conn net.Conn, handshake *http.Request, answer http.Header, 
 		s.kill()
 		return
 	}
-	if err := h.admit(s, client); err != nil {
+	switch err := h.admit(s, client); {
+	case err != nil && problem.From(err).Code == serverStops: // it came while the others were being sent away
+		s.sendAway(time.Second)
+	case err != nil:
 		s.end(farewell{code: websocket.CloseTryAgainLater, reason: clip(err.Error(), 120)})
-	} else {
+	default:
 		s.mu.Lock()
 		s.mu.ping = time.AfterFunc(h.opts.PingEvery, s.ping)
 		s.mu.Unlock()
