@@ -88,10 +88,11 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		lingerOn(c.Context().Conn()) // its body was not read
 	}
 	// A page names what there is, in its navigation: it is not for strangers.
-	if p.Status == fiber.StatusUnauthorized && a.toSignIn(c) {
+	known := a.opts.Auth.Known(c)
+	if (p.Status == fiber.StatusUnauthorized || p.Status == fiber.StatusForbidden && !known) && a.toSignIn(c) {
 		return nil
 	}
-	if a.opts.ErrorPage != nil && a.opts.Auth.Known(c) && a.opts.ErrorPage(c, p, id) {
+	if a.opts.ErrorPage != nil && known && a.opts.ErrorPage(c, p, id) {
 		return nil
 	}
 	c.Set(fiber.HeaderContentType, problem.ContentType)

@@ -329,6 +329,15 @@ func TestAnOpenPageFollowsItsViewThroughOtherColumnsAndDeletion(t *testing.T) {
 		see(t, ctx, "#panel-0 .panel-body", "north40")
 		see(t, ctx, "#panel-1 .panel-body", "60")
 	}
+	// A link's page is that of the dashboard as it is now.
+	do(t, ctx, chromedp.Navigate(s.url(l.URL)))
+	see(t, ctx, "#panel-0 .panel-body", "north40")
+	s.must("PUT", "/v1/dashboards/lists", `{"title":"Other lists","range":"now-1h","panels":[{"id":"sum","title":"Sum","type":"stat","view":"by_shop","x":"window_start","y":["amount"],"compare":"previous"}]}`, nil)
+	see(t, ctx, "h1", "Other lists")
+	see(t, ctx, "#panel-0 .panel-body", "60")
+	s.must("PUT", "/v1/dashboards/lists", `{"title":"Lists","range":"now-1h","panels":[
+		{"id":"top","title":"Top","type":"toplist","view":"by_shop","x":"window_start","y":["amount"],"series":"shop"},
+		{"id":"sum","title":"Sum","type":"stat","view":"by_shop","x":"window_start","y":["amount"],"compare":"previous"}]}`, nil)
 	// Opened while the view is not there: what may be put together is found out when it comes.
 	s.must("DELETE", "/v1/views/by_shop", "", nil)
 	do(t, ctx, chromedp.Navigate(s.url("/d/lists")))

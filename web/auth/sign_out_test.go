@@ -55,3 +55,25 @@ func TestSocketsOfABrowserEndWithItsSession(t *testing.T) {
 		t.Errorf("the session is still taken: %d", resp.StatusCode)
 	}
 }
+
+func TestABrowserWhoseKeyMayNoLongerReadIsSentToSignIn(t *testing.T) {
+	t.Parallel()
+	var w *world
+	signing := func(r fiber.Router) {
+		r.Post("/sign-in", func(c *fiber.Ctx) error { _, _, err := w.keys.SignIn(c); return err })
+	}
+	w = serve(t, auth.Options{}, web.Options{SignIn: "/sign-in", Mount: []func(fiber.Router){signing}}, "ops", "auditor")
+	in := w.do("POST", "/sign-in", "", "key="+url.QueryEscape(w.text["auditor"]), http.Header{"Content-Type": {"application/x-www-form-urlencoded"}})
+	cookie, _, _ := strings.Cut(in.header.Get("Set-Cookie"), ";")
+	browser := http.Header{"Cookie": {cookie}, "Accept": {"text/html"}}
+	if a := w.do("GET", "/", "", "", browser); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	put(t, w.keys, "auditor", `{"scopes":["ingest"]}`)
+	if a := w.do("GET", "/", "", "", browser); a.status != http.StatusSeeOther || !strings.HasPrefix(a.header.Get("Location"), "/sign-in?next=") {
+		t.Errorf("%d %s %s", a.status, a.header.Get("Location"), a.body)
+	}
+	if a := w.do("GET", "/", "", "", http.Header{"Cookie": {cookie}}); a.status != 403 {
+		t.Errorf("a program is told why: %d %s", a.status, a.body)
+	}
+}

@@ -110,17 +110,19 @@ export class Live {
     socket.onclose = (e) => {
       if (this.#socket !== socket) return;
       this.#setState("reconnecting");
-      if (e.code === NO_KEY || !opened) this.#check();
+      if (e.code === NO_KEY || !opened) this.#check(e.code === NO_KEY);
       this.#timer = setTimeout(() => this.#connect(), this.#retry * (0.7 + 0.6 * Math.random()));
       this.#retry = Math.min(LAST_RETRY, this.#retry * 1.7);
     };
   }
 
-  // #check finds out whether the page may still be looked at.
-  async #check() {
+  // #check finds out whether the page may still be looked at. A link that was told to go, and may, is one
+  // whose dashboard has changed: its page is another one now.
+  async #check(told) {
     try {
       const { status } = await fetch(location.href, { method: "HEAD", cache: "no-store" });
-      if (status !== 401 && !(link && status === 404)) return;
+      if (link && told && status === 200) return location.reload();
+      if (status !== 401 && status !== 403 && !(link && status === 404)) return;
     } catch {
       return; // the server is away
     }

@@ -34,7 +34,8 @@ export function mount(root, live, board) {
 // them in its page.
 async function columnsOf({ view, id }) {
   if (!link) return (await get(`/v1/views/${view}`)).columns.map(({ name, type, measure, merge }) => ({ name, type, measure, ...(merge && { merge }) }));
-  const page = new DOMParser().parseFromString(await (await fetch(location.href, { cache: "no-store" })).text(), "text/html");
+  const text = await (await fetch(location.href, { cache: "no-store" })).text();
+  const page = new DOMParser().parseFromString(text.replace(/<style[^]*?<\/style>/g, ""), "text/html"); // they have that page's nonce
   return [...page.querySelectorAll("[data-panel]")].map((root) => JSON.parse(root.dataset.panel)).find((c) => c.id === id && c.view === view)?.columns;
 }
 
