@@ -111,9 +111,18 @@ func (s *links) open(store Store, now time.Time) error {
 		l := k.Link
 		l.board, l.salt = k.Board, k.Salt
 		copy(l.digest[:], k.Digest)
+		if len(l.salt) == 0 { // an older program made it: then what stands for hidden columns lasts as long as the process
+			l.salt = newSalt()
+		}
 		s.add(&l, now)
 	}
 	return nil
+}
+
+func newSalt() []byte {
+	salt := make([]byte, 16)
+	_, _ = rand.Read(salt)
+	return salt
 }
 
 // add takes a link in; it ends by itself when its time is over.
@@ -224,8 +233,7 @@ func (k *Keys) MakeLink(dashboard string, d LinkDefinition, by string) (Link, er
 	l.ID = hex.EncodeToString(random[:idLen/2])
 	secret := hex.EncodeToString(random[idLen/2:])
 	l.board, l.digest = e.ID, sha256.Sum256([]byte(secret))
-	l.salt = make([]byte, 16)
-	_, _ = rand.Read(l.salt)
+	l.salt = newSalt()
 	stored, err := json.Marshal(kept{l, l.digest[:], l.board, l.salt})
 	if err != nil {
 		return Link{}, err
