@@ -155,6 +155,9 @@ func constPattern(name string, e *Expr) ([]jsonStep, error) {
 	}
 	if e.Type.IsInteger() {
 		n := integerAt(e.value, 0)
+		if !n.IsInt64() {
+			return nil, bad("has an index that no array has")
+		}
 		return []jsonStep{{index: int(n.Int64()), elem: true}}, nil
 	}
 	if e.Type.Kind != row.Varchar {
