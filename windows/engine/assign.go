@@ -65,7 +65,11 @@ func (a *fixed) leaveOut(out *chunk) {
 	}
 	sel := make([]int32, 0, out.rows())
 	out.each(func(i int) {
-		if at := a.start.I64[i]; at >= *from || a.panes != nil && a.panes.start(a.panes.last(a.panes.pane(at))) >= *from {
+		at := a.start.I64[i]
+		if a.panes != nil { // the latest window of the pane
+			at = a.panes.start(a.panes.last(a.panes.pane(at)))
+		}
+		if at >= *from {
 			sel = append(sel, int32(i))
 		}
 	})
