@@ -47,6 +47,10 @@ func (s *subscription) joinGroup(from *start) error {
 		return problem.New(400, "bad_group", "the group's name has %d bytes; at most %d are taken", len(s.op.Group), maxGroupName).
 			WithHint("take a shorter name")
 	}
+	if s.op.MaxInFlight < 0 {
+		return problem.New(400, "bad_max_in_flight", "max_in_flight is %d", s.op.MaxInFlight).
+			WithHint("leave it out, or give a number from 1 to %d", s.hub.opts.MaxInFlight)
+	}
 	key := groupKey{s.rel, s.op.Group}
 	if !s.hub.claim(s, key) {
 		s.out.end(farewell{code: closeGroupTaken, reason: clip("group "+s.op.Group+" of "+s.op.To+" has its reader elsewhere", 120)})

@@ -453,6 +453,7 @@ func TestWhatIsNotThereIsAnErrorOfTheSubscription(t *testing.T) {
 		{`{"op":"subscribe","id":"a","to":"revenue","range":"forever"}`, "bad_range"},
 		{`{"op":"subscribe","id":"a","to":"revenue","range":["now-6h"]}`, "bad_range"},
 		{`{"op":"subscribe","id":"a","to":"revenue","limit":-1}`, "bad_limit"},
+		{`{"op":"subscribe","id":"a","to":"payments","group":"g","max_in_flight":-1}`, "bad_max_in_flight"},
 		{`{"op":"subscribe","id":"a","to":"revenue","group":"g"}`, "no_groups"},
 		{`{"op":"subscribe","id":"a","to":"payments","limit":1}`, "no_selection"},
 		{`{"op":"subscribe","id":"a","to":"payments","from":"snapshot"}`, "no_snapshot"},
