@@ -246,7 +246,11 @@ func (o options) print(w io.Writer, from map[string]string) {
 		"accept-loss": o.AcceptLoss,
 	}
 	for _, name := range optionNames {
-		fmt.Fprintf(w, "%-16s %-28v # %s\n", name+":", values[name], from[name])
+		source := from[name]
+		if name == "min-free" && o.MinFree == 0 {
+			source += ": the larger of 512 MB and 5 % of the disk"
+		}
+		fmt.Fprintf(w, "%-16s %-28v # %s\n", name+":", values[name], source)
 	}
 }
 
