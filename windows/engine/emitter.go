@@ -169,8 +169,7 @@ func (m *emitter) upsert(c *chunk) {
 		}
 		if x < 0 {
 			x = m.entry(m.keyBuf)
-			a.groups[slot].entry = x
-			m.entries[x].owner, m.entries[x].slot = a, slot
+			m.own(x, a, slot)
 			a.marks.toSave(slot) // with its entry
 		}
 		m.entries[x].time = m.timeOf(c.f, n)
@@ -236,6 +235,23 @@ func (m *emitter) put(x int32, cols []*row.Vector, i int, f *frame) {
 func (m *emitter) withdraw(x int32) {
 	m.put(x, nil, 0, &frame{finalAt: []windows.Micros{m.entries[x].finalAt}})
 	m.unlink(x)
+}
+
+// own makes an entry that of a group's row.
+func (m *emitter) own(x int32, a *aggregate, slot int32) {
+	a.groups[slot].entry = x
+	m.entries[x].owner, m.entries[x].slot = a, slot
+}
+
+// linked makes an entry that of the group that it was saved with, if that is found.
+func (m *emitter) linked(l link, find func(a *aggregate, key []byte) (int32, bool)) {
+	for _, op := range m.e.ops {
+		if a, ok := op.(*aggregate); ok && a.id == l.id {
+			if slot, ok := find(a, []byte(l.group)); ok {
+				m.own(l.entry, a, slot)
+			}
+		}
+	}
 }
 
 // unlink forgets the group that an entry comes from.

@@ -36,14 +36,7 @@ func (m *emitter) fetch(key string) (int32, bool) {
 	if n := len(m.links); n > 0 {
 		l := m.links[n-1]
 		m.links = m.links[:n-1]
-		for _, op := range m.e.ops {
-			if a, ok := op.(*aggregate); ok && a.id == l.id {
-				if slot, ok := a.find([]byte(l.group)); ok {
-					a.groups[slot].entry = x
-					m.entries[x].owner, m.entries[x].slot = a, slot
-				}
-			}
-		}
+		m.linked(l, (*aggregate).find)
 	}
 	return x, true
 }

@@ -49,8 +49,7 @@ func (a *aggregate) arrived(slot int32) {
 	a.marks.arrived(slot)
 	if a.linked {
 		if x, ok := a.e.emit.find([]byte(a.linkedTo)); ok {
-			a.groups[slot].entry = x
-			a.e.emit.entries[x].owner, a.e.emit.entries[x].slot = a, slot
+			a.e.emit.own(x, a, slot)
 			if a.sess != nil && a.e.emit.entries[x].finalAt != a.marks.at[slot].finalAt {
 				a.refresh(slot) // its session has grown since the row was staged, and time goes by the entry
 			}

@@ -471,16 +471,7 @@ type link struct {
 
 func (m *emitter) loaded() error {
 	for _, l := range m.links {
-		for _, op := range m.e.ops {
-			a, ok := op.(*aggregate)
-			if !ok || a.id != l.id {
-				continue
-			}
-			if slot, ok := a.table.get([]byte(l.group)); ok {
-				a.groups[slot].entry = l.entry
-				m.entries[l.entry].owner, m.entries[l.entry].slot = a, slot
-			}
-		}
+		m.linked(l, func(a *aggregate, key []byte) (int32, bool) { return a.table.get(key) })
 	}
 	m.links = nil
 	for x := range m.entries {
