@@ -261,7 +261,10 @@ func TestDeadLetterIsMendedAndSentAgain(t *testing.T) {
 	do(t, ctx, chromedp.Navigate(s.url("/dead-letters")))
 	see(t, ctx, ".letters", "not a timestamp")
 	do(t, ctx, chromedp.Click(chromedp.CSS(".letters summary")), chromedp.WaitVisible(chromedp.CSS(".letters textarea")),
-		chromedp.SetValue(chromedp.CSS(".letters textarea"), `{"ts":"2026-01-01T10:00:00Z","shop":"north","amount":7}`),
+		chromedp.SetValue(chromedp.CSS(".letters textarea"), `{"ts":"tomorrow","shop":"north","amount":7}`),
+		chromedp.Click(chromedp.CSS(".letters .primary")))
+	become(t, ctx, `document.querySelector(".letters .answer").textContent === 'ts: not a timestamp: "tomorrow"'`)
+	do(t, ctx, chromedp.SetValue(chromedp.CSS(".letters textarea"), `{"ts":"2026-01-01T10:00:00Z","shop":"north","amount":7}`),
 		chromedp.Click(chromedp.CSS(".letters .primary")))
 	see(t, ctx, ".letters", "Appended")
 	s.settle("total")

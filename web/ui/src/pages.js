@@ -201,7 +201,7 @@ export function lettersPage() {
       await send("POST", `${path}/replay`, event);
       gone(item, item.dataset.group ? `Given to the group ${item.dataset.group} again.` : "Appended.");
     } catch (x) {
-      said.textContent = x.message;
+      said.textContent = x.problem?.errors?.[0]?.reason ?? x.message; // of the one event
     }
   });
   document.addEventListener("click", async (e) => {
