@@ -127,15 +127,18 @@ func (o *sessions) leave(key string) {
 		o.cold.left(windows.Session.FinalAt(s.end), 0)
 		o.vacate(x, x)
 		o.free = append(o.free, x)
+		o.time.left(int(o.resident()), o.list)
 	}
 	delete(o.table, key)
-	o.time.left(int(o.resident()), func() {
-		for x := range o.all {
-			if s := &o.all[x]; s.live {
-				o.time.add(windows.Session.FinalAt(s.end), int32(x), o.e.wm)
-			}
+}
+
+// list puts the sessions that are here on the timeline.
+func (o *sessions) list() {
+	for x := range o.all {
+		if s := &o.all[x]; s.live {
+			o.time.add(windows.Session.FinalAt(s.end), int32(x), o.e.wm)
 		}
-	})
+	}
 }
 
 // fetchOf brings the groups of a session key back.

@@ -360,3 +360,32 @@ func TestPanesOfAColdGroupStayAwayWhenTheirWindowsBecomeFinal(t *testing.T) {
 		t.Errorf("%d panes are in memory and %d away, of %d", p.resident(), p.cold.count, panes.Spilled)
 	}
 }
+
+// A key of many sessions leaves and comes back with all of them, again and again: where time looks for
+// them they are listed about once.
+func TestTimeDoesNotListSessionsThatHaveLeftForEver(t *testing.T) {
+	t.Parallel()
+	s := &script{t: t, sql: pieceViews[2]}
+	s.reset()
+	s.declare("s k VARCHAR, v BIGINT")
+	s.cfg = Config{AllowedLateness: 86400 * windows.MicrosPerSecond, Streams: []windows.TrackedStream{{Stream: 1}}}
+	state := kept{}
+	e := s.open()
+	s.must(e.Recover(state, 0))
+	const sessions, rounds = 20, 60
+	for i := range sessions + rounds {
+		entry := at(i+1, int64(600+60*min(i, sessions)))
+		entry.Batch.Sequence = stream.Sequence(i + 2)
+		s.must(e.Step(entry))
+		state.keep(e.Take(true))
+		e.Evict(0)
+		s.must(e.Err())
+	}
+	listed := 0
+	for _, slots := range e.sessions[0].time.at {
+		listed += len(slots)
+	}
+	if most := 3*sessions + 1024 + 64; listed > most {
+		t.Errorf("%d sessions are listed, and there are %d: at most %d were to be", listed, 3*sessions, most)
+	}
+}
