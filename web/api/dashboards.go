@@ -281,6 +281,8 @@ func (e *endpoints) deleteDashboard(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	e.boards.Lock()
+	defer e.boards.Unlock()
 	if _, ok := e.Dashboards.Get(catalog.Dashboard, n); !ok {
 		return unknownDashboard(n)
 	}
