@@ -192,3 +192,49 @@ func TestOnlyWithKeysTheNetworkIsListenedTo(t *testing.T) {
 		t.Errorf("beside a running server: exit code %d, %s", code, text)
 	}
 }
+
+// A key that is for a view alone reads its rows, and not the events that they were made of.
+func TestAKeyForAViewReadsNoEventsOfTheStreamsBeneath(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.must("PUT", "/v1/streams/people", `{"columns":{"name":"VARCHAR","email":"VARCHAR"}}`, nil)
+	s.must("PUT", "/v1/views/open_names", `{"sql":"SELECT name, count(*) AS n FROM people GROUP BY ALL"}`, nil)
+	s.must("PUT", "/v1/views/open_count", `{"sql":"SELECT count(*) AS n FROM open_names"}`, nil)
+	s.must("PUT", "/v1/views/closed_names", `{"sql":"SELECT name, count(*) AS n FROM people GROUP BY ALL"}`, nil)
+	s.must("PUT", "/v1/alerts/alarms", `{"sql":"SELECT name FROM people","title":"{name}","severity":"low"}`, nil)
+	s.must("POST", "/v1/streams/people/events", `{"name":"ada","email":"ada@example.org"}`, nil)
+	for _, view := range []string{"open_count", "closed_names"} {
+		s.settle(view)
+	}
+	keys := map[string]string{}
+	for name, body := range map[string]string{"boss": `{"scopes":["admin"]}`, "view": `{"scopes":["read"],"streams":["open_*"]}`, "both": `{"scopes":["read"],"streams":["open_*","people"]}`} {
+		var made struct{ Key string }
+		s.must("PUT", "/v1/keys/"+name, body, &made)
+		if keys[name] = made.Key; name == "boss" || s.key == "" {
+			s.key = keys["boss"]
+		}
+	}
+	names := "/v1/views/open_names/rows/events?key=%7B%22name%22%3A%22ada%22%7D"
+	for _, test := range []struct {
+		key, path string
+		status    int
+		must, not string
+	}{
+		{"view", "/v1/views/open_names/rows", 200, "ada", "example.org"},
+		{"view", names, 403, "people", "example.org"},
+		{"view", "/v1/views/open_count/rows/events?key=%7B%7D", 403, "people", "example.org"},
+		{"view", "/v1/views/open_names/rows/history?key=%7B%22name%22%3A%22ada%22%7D", 200, "provisional", "example.org"},
+		{"view", "/v1/streams/people/events/0/0/fate", 403, "people", "counted"},
+		{"both", names, 200, "example.org", "closed"},
+		{"both", "/v1/streams/people/events/0/0/fate", 200, "open_names", "closed"},
+		{"both", "/v1/streams/people/events/0/0/fate", 200, "open_count", "alarms"},
+		{"boss", "/v1/streams/people/events/0/0/fate", 200, "closed_names", "denied"},
+		{"boss", "/v1/streams/people/events/0/0/fate", 200, "alarms", "denied"},
+	} {
+		s.key = keys[test.key]
+		if status, body := s.call("GET", test.path, ""); status != test.status || !bytes.Contains(body, []byte(test.must)) || bytes.Contains(body, []byte(test.not)) {
+			t.Errorf("%s for %s: %d %s", test.key, test.path, status, body)
+		}
+	}
+	s.key = keys["boss"]
+}

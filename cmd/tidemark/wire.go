@@ -198,11 +198,21 @@ func (s *service) scratch(ctx context.Context, tables []verify.Table, load func(
 }
 
 func (s *service) fateAt(ctx context.Context, name string, p int32, o int64) (any, error) {
-	return s.fates.At(ctx, name, stream.Partition(p), stream.Offset(o))
+	return s.ownFate(ctx)(s.fates.At(ctx, name, stream.Partition(p), stream.Offset(o)))
 }
 
 func (s *service) fateByID(ctx context.Context, name, id string) (any, error) {
-	return s.fates.ByID(ctx, name, id)
+	return s.ownFate(ctx)(s.fates.ByID(ctx, name, id))
+}
+
+// ownFate leaves of an answer what who asks may know.
+func (s *service) ownFate(ctx context.Context) func(*fate.Fate, error) (any, error) {
+	return func(f *fate.Fate, err error) (any, error) {
+		if err != nil {
+			return nil, err
+		}
+		return bind.OwnViews(ctx, s.views.Catalog, f), nil
+	}
 }
 
 func (s *service) rowHistory(ctx context.Context, view, key, cursor string, limit int) (any, error) {
@@ -210,6 +220,9 @@ func (s *service) rowHistory(ctx context.Context, view, key, cursor string, limi
 }
 
 func (s *service) rowEvents(ctx context.Context, view, key string, limit int) (any, error) {
+	if err := bind.MayReadBeneath(ctx, s.views, view); err != nil {
+		return nil, err
+	}
 	return s.fates.RowEvents(ctx, view, key, limit)
 }
 
