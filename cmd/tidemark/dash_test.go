@@ -239,7 +239,9 @@ func TestTheFormMakesAViewOfAStreamNamedOrder(t *testing.T) {
 	s.must("PUT", "/v1/streams/order", `{"time_field":"end","columns":{"end":"TIMESTAMP","group":"VARCHAR","sum of \"it\"":"DOUBLE"}}`, nil)
 	s.must("POST", "/v1/streams/order/events", fmt.Sprintf(`{"end":%q,"group":"a","sum of \"it\"":41.5}`, time.Now().UTC().Format(time.RFC3339)), nil)
 	ctx := browse(t)
-	do(t, ctx, chromedp.Navigate(s.url("/new")), chromedp.Evaluate[chromedp.Void](`(() => {
+	do(t, ctx, chromedp.Navigate(s.url("/new")))
+	become(t, ctx, `document.querySelector("#build [name=group]")`)
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`(() => {
 		const f = document.getElementById("build");
 		const choose = (e, v) => { e.value = v; e.dispatchEvent(new Event("input", { bubbles: true })); };
 		choose(f.elements.measure, "sum");
