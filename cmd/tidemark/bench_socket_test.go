@@ -21,7 +21,7 @@ func TestSocketPostsAndTellsRefusals(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		requests <- r.Method + " " + r.URL.Path + " " + r.Header.Get("Content-Type") + " " + string(body)
 		if string(body) == "{}" {
-			http.Error(w, "the log is full", 429)
+			http.Error(w, "the log is full", http.StatusTooManyRequests)
 			return
 		}
 		_, _ = io.WriteString(w, `{"accepted":1}`)
