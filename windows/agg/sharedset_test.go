@@ -49,7 +49,8 @@ func sharing(t *rapid.T, of row.Type) {
 		n := rapid.IntRange(0, 20).Draw(t, "rows")
 		slots, masks := make([]int32, n), make([]uint8, n)
 		for i := range n {
-			masks[i] = rapid.Byte().Draw(t, "mask") & rapid.Byte().Draw(t, "mask")
+			masks[i] = rapid.Byte().Draw(t, "mask")
+			masks[i] &= rapid.Byte().Draw(t, "and")
 			if rapid.IntRange(0, 9).Draw(t, "null") == 0 {
 				v.AppendNull()
 				continue
