@@ -141,10 +141,14 @@ func till(t *testing.T) *server {
 	return s
 }
 
-// sell posts a sale that happened some time ago.
+// sell posts a sale that happened some time before the first one was posted: those of one such time lie
+// in one minute, however long a test takes.
 func (s *server) sell(ago time.Duration, amount float64) {
 	s.t.Helper()
-	at := time.Now().UTC().Add(-ago).Format("2006-01-02T15:04:05.000Z")
+	if s.opened.IsZero() {
+		s.opened = time.Now().UTC()
+	}
+	at := s.opened.Add(-ago).Format("2006-01-02T15:04:05.000Z")
 	s.must("POST", "/v1/streams/sales/events", fmt.Sprintf(`{"ts":%q,"shop":"north","amount":%v}`, at, amount), nil)
 }
 

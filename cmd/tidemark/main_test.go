@@ -61,6 +61,8 @@ type server struct {
 	log  *lockedBuffer
 	demo bool   // `tidemark demo` in place of `serve`
 	key  string // what requests carry; empty: nothing
+
+	opened time.Time // of the till, see sell
 }
 
 type lockedBuffer struct {
