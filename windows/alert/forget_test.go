@@ -22,8 +22,8 @@ func TestOldAlarmsGoAndPlacesBehindThemAreTold(t *testing.T) {
 	w.Stream("payments", payments)
 	w.Alert("large", `{"sql":"SELECT card, amount FROM payments WHERE amount > 100","title":"{card} paid {amount}","retention":"1h"}`)
 	fire := func(card string) {
-		w.Until("large", w.Post("payments", 0, pay("12:00:10", card, 500)))
 		passed.Add(int64(25 * time.Minute))
+		w.Until("large", w.Post("payments", 0, pay("12:00:10", card, 500)))
 	}
 	seqs := func(after string) string {
 		page, err := w.Alerts.Log("large", after, 100)
