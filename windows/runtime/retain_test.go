@@ -3,7 +3,6 @@ package runtime_test
 import (
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,11 +55,7 @@ func TestRowsExpireBehindTheWatermarkWithoutAChange(t *testing.T) {
 // R3
 func TestOldChangesGoAndTheirPositionsAreAGap(t *testing.T) {
 	t.Parallel()
-	var passed atomic.Int64
-	w := viewtest.New(t, func(w *viewtest.World) {
-		began := time.Now()
-		w.Clock = func() time.Time { return began.Add(time.Duration(passed.Load())) }
-	})
+	w, pass := clockWorld(t)
 	w.Stream("checkouts", checkouts)
 	w.View("revenue", `{"sql":"`+revenue+`","retention":"1h"}`)
 	w.Until("revenue", w.Post("checkouts", 0, sale("12:00:10", "DE", 5)))
@@ -69,7 +64,7 @@ func TestOldChangesGoAndTheirPositionsAreAGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		passed.Add(int64(25 * time.Minute))
+		pass(25 * time.Minute)
 		w.Until("revenue", w.Post("checkouts", 0, sale("12:00:20", "DE", 1)))
 		_, err = w.Views.Changes("revenue", first)
 		var gap *runtime.Gap
@@ -100,11 +95,7 @@ func TestOldChangesGoAndTheirPositionsAreAGap(t *testing.T) {
 // R3: late records and row errors go with the changes of their time.
 func TestOldLateRecordsAndRowErrorsGo(t *testing.T) {
 	t.Parallel()
-	var passed atomic.Int64
-	w := viewtest.New(t, func(w *viewtest.World) {
-		began := time.Now()
-		w.Clock = func() time.Time { return began.Add(time.Duration(passed.Load())) }
-	})
+	w, pass := clockWorld(t)
 	w.Stream("checkouts", checkouts)
 	w.View("errors", strings.Replace(manyViews["errors"], "{", `{"retention":"1h","throttle":"0s",`, 1))
 	w.Until("errors", w.Post("checkouts", 0, sale("12:00:10", "7", 5), sale("12:10:00", "DE", 5)))
@@ -115,7 +106,7 @@ func TestOldLateRecordsAndRowErrorsGo(t *testing.T) {
 	}
 	late(3, "8")
 	w.Until("errors", w.Post("checkouts", 0, sale("12:10:01", "FR", 5)))
-	passed.Add(int64(50 * time.Minute))
+	pass(50 * time.Minute)
 	late(2, "9")
 	w.Until("errors", w.Post("checkouts", 0, sale("12:10:02", "IT", 5), sale("12:10:03", "5", 5)))
 	check := func(first, end, failed int64) {
@@ -134,7 +125,7 @@ func TestOldLateRecordsAndRowErrorsGo(t *testing.T) {
 		}
 	}
 	check(0, 5, 3)
-	passed.Add(int64(20 * time.Minute))
+	pass(20 * time.Minute)
 	late(1, "9")
 	check(3, 6, 1)
 	if _, err := w.Views.LateEvents("errors", 2, 100); problemOf(err) != "410 offset_gone" {
@@ -142,7 +133,7 @@ func TestOldLateRecordsAndRowErrorsGo(t *testing.T) {
 	}
 	w.Reopen()
 	check(3, 6, 1)
-	passed.Add(int64(50 * time.Minute))
+	pass(50 * time.Minute)
 	w.Until("errors", w.Post("checkouts", 0, sale("12:10:04", "XX", 5)))
 	check(5, 6, 1)
 	if _, err := w.Views.Rebuild(t.Context(), "errors"); err != nil {

@@ -2,7 +2,6 @@ package runtime_test
 
 import (
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,13 +12,9 @@ import (
 
 // trimmedWorld is a world whose log keeps events for an hour; passing time is up to the test.
 func trimmedWorld(t *testing.T) (w *viewtest.World, pass func(time.Duration)) {
-	var passed atomic.Int64
-	began := time.Now()
-	w = viewtest.New(t, func(w *viewtest.World) {
-		w.Clock = func() time.Time { return began.Add(time.Duration(passed.Load())) }
-	})
+	w, pass = clockWorld(t)
 	w.Stream("checkouts", strings.Replace(checkouts, "{", `{"partitions":2,"retention":{"age":"1h"},`, 1))
-	return w, func(d time.Duration) { passed.Add(int64(d)) }
+	return w, pass
 }
 
 func trim(w *viewtest.World) {

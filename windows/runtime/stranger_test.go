@@ -61,15 +61,7 @@ func TestCallsInAnyOrderAndAtOnceLeaveSoundViews(t *testing.T) {
 	for round := range rounds {
 		var callers sync.WaitGroup
 		for range 4 {
-			own := rand.New(rand.NewPCG(rng.Uint64(), 0))
-			views := w.Views
-			callers.Go(func() {
-				for range calls {
-					if said, err := call(t.Context(), views, own, names[own.IntN(len(names))]); !mayBe(err) {
-						t.Errorf("round %d, %s: %v", round, said, err)
-					}
-				}
-			})
+			callAtRandom(w, &callers, rng, names, calls, round)
 		}
 		for range 10 {
 			manySteps(w, rng, step, 3)
@@ -92,6 +84,19 @@ func TestCallsInAnyOrderAndAtOnceLeaveSoundViews(t *testing.T) {
 			return
 		}
 	}
+}
+
+// callAtRandom begins to make calls of views' lives beside everything else, until as many are made.
+func callAtRandom(w *viewtest.World, callers *sync.WaitGroup, rng *rand.Rand, names []string, calls, round int) {
+	own := rand.New(rand.NewPCG(rng.Uint64(), 0))
+	views := w.Views
+	callers.Go(func() {
+		for range calls {
+			if said, err := call(w.T.Context(), views, own, names[own.IntN(len(names))]); !mayBe(err) {
+				w.T.Errorf("round %d, %s: %v", round, said, err)
+			}
+		}
+	})
 }
 
 // call makes one call of a view's life.
@@ -224,15 +229,7 @@ func TestCallsOnATrimmedLogLeaveViewsThatGoOn(t *testing.T) {
 		var callers sync.WaitGroup
 		if round != 1 {
 			for range 3 {
-				own := rand.New(rand.NewPCG(rng.Uint64(), 0))
-				views := w.Views
-				callers.Go(func() {
-					for range calls {
-						if said, err := call(t.Context(), views, own, names[own.IntN(len(names))]); !mayBe(err) {
-							t.Errorf("round %d, %s: %v", round, said, err)
-						}
-					}
-				})
+				callAtRandom(w, &callers, rng, names, calls, round)
 			}
 		}
 		for range 6 {
